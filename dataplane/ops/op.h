@@ -1,0 +1,73 @@
+/* The table of ops. Adding an op is adding one file, dataplane/ops/op_NAME.c, which defines `const fby_op fby_op_NAME`;
+ * the build collects the files into the table. */
+#ifndef FBY_DATAPLANE_OP_H
+#define FBY_DATAPLANE_OP_H
+
+#include <forebay/error.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/decode.h"
+#include "kernels/dtype.h"
+#include "kernels/philox.h"
+
+/* What is known of a sample before it is read: the planner walks this through the pipeline. */
+typedef struct fby_shape {
+    enum { FBY_STAGE_ENCODED, FBY_STAGE_PICTURE, FBY_STAGE_TENSOR } stage;
+    uint32_t w, h; /* 0: varies from sample to sample */
+    uint32_t channels;
+    fby_dtype dtype;
+    fby_layout layout;
+    bool normalized;
+} fby_shape;
+
+typedef enum fby_param_type {
+    FBY_PARAM_BOOL,     /* bool */
+    FBY_PARAM_INT,      /* int64_t, with range */
+    FBY_PARAM_REAL,     /* double, with range; "3/4" is allowed */
+    FBY_PARAM_PAIR,     /* double[2]: [low, high] */
+    FBY_PARAM_SIZE,     /* uint32_t[2]: {w, h}; an int means what the op says: {0, s} */
+    FBY_PARAM_CHOICE,   /* int32_t: index into choices */
+    FBY_PARAM_TRIPLE,   /* double[3] */
+    FBY_PARAM_SEED      /* uint64_t; not given: the task's augment_seed */
+} fby_param_type;
+
+typedef struct fby_param {
+    const char *name;
+    fby_param_type type;
+    size_t offset;              /* in the op's parameter structure */
+    const char *fallback;       /* the default as it would be written in a spec; NULL: required */
+    double low, high;           /* INT, REAL, PAIR, TRIPLE, SIZE: inclusive range */
+    const char *const *choices; /* CHOICE: NULL-terminated */
+    const char *about;          /* one line, for the reference page */
+} fby_param;
+
+typedef struct fby_picture fby_picture; /* dataplane/ops/picture.h */
+
+typedef struct fby_op {
+    const char *name;
+    uint32_t version; /* raised when the op's result changes; part of the stage key */
+    bool random;
+    const char *about; /* one line, for the reference page */
+    const fby_param *params;
+    uint32_t param_count;
+    size_t params_bytes;
+    /* A lone value in place of a map ("normalize: imagenet", "resize: 256") sets this parameter or preset; may be NULL. */
+    const char *shorthand;
+    /* Named presets for the shorthand: name, then a flow map ("imagenet", "{mean: […], std: […]}"), …, NULL; may be NULL. */
+    const char *const *presets;
+    /* Checks what the ranges can't say. 0, or FBY_EINVAL with what is wrong and what was expected. May be NULL. */
+    int (*check)(const void *params, fby_error *error);
+    /* Updates `shape`, or refuses (an op that can't stand here), saying why. */
+    int (*infer)(const void *params, fby_shape *shape, fby_error *error);
+    /* Applies the op to a picture. `random` is started for this op and sample; NULL for ops that aren't random. */
+    fby_reason (*apply)(const void *params, fby_picture *picture, fby_random *random);
+} fby_op;
+
+/* The table, sorted by name. */
+extern const fby_op *const fby_ops[];
+extern const uint32_t fby_op_count;
+const fby_op *fby_op_find(const char *name); /* NULL where there is none */
+
+#endif

@@ -1,0 +1,61 @@
+/* A task's spec: YAML text to a checked structure, every default filled in.
+ *
+ * Whatever is wrong is refused with one message: name of the spec, line, key, what was expected, and the nearest valid
+ * name. A parsed spec is immutable and owns all that it points to. */
+#ifndef FBY_DATAPLANE_SPEC_H
+#define FBY_DATAPLANE_SPEC_H
+
+#include <forebay/error.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dataplane/ops/op.h"
+#include "io/dataset.h"
+
+typedef enum fby_order { FBY_ORDER_SHARED, FBY_ORDER_STRICT, FBY_ORDER_SEQUENTIAL } fby_order;
+typedef enum fby_on_error { FBY_ON_ERROR_FAIL, FBY_ON_ERROR_SKIP } fby_on_error;
+
+/* An op as a pipeline uses it: its parameters parsed and checked. */
+typedef struct fby_op_use {
+    const fby_op *op;
+    void *params; /* op->params_bytes, owned by the spec */
+    uint32_t line;
+} fby_op_use;
+
+enum { FBY_SPEC_BYTES = 64 * 1024, FBY_SPEC_OPS = 64 };
+
+typedef struct fby_spec {
+    char *name; /* file name or "spec", for messages */
+    fby_dataset_kind dataset_kind;
+    char *dataset_path; /* absolute: resolved against the base folder */
+    bool allow_empty;
+    uint32_t dataset_line;
+    fby_order order;
+    uint64_t seed, augment_seed;
+    uint64_t epochs;          /* 0: unlimited */
+    uint64_t steps_per_epoch; /* 0: unset */
+    fby_op_use *ops;
+    uint32_t op_count;
+    uint32_t batch_size;
+    bool drop_last;
+    uint32_t ranks;
+    uint32_t window; /* batches */
+    fby_on_error on_error;
+    double max_errors; /* < 1: part of an epoch; >= 1: a count */
+    uint64_t sample_timeout_ns;
+} fby_spec;
+
+/* Parses `text` (FBY_SPEC_BYTES at most). `base` (absolute) is what a relative dataset path is relative to. */
+int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t length, const char *base, fby_error *error);
+/* Reads a file and parses it; base is the folder that the file stands in. */
+int fby_spec_load(fby_spec **out, const char *path, fby_error *error);
+void fby_spec_free(fby_spec **spec);
+
+/* The spec with every default written out, as YAML (JSON-compatible flow where short); malloc'd. Parsing it again gives an equal spec. */
+char *fby_spec_print(const fby_spec *spec);
+
+/* The nearest of `names` to `word` (edit distance, at most a third of its length), or NULL. */
+const char *fby_spec_nearest(const char *word, const char *const *names, size_t count);
+
+#endif

@@ -1,0 +1,87 @@
+/* The two rings between a server and one task's client.
+ *
+ *   delivery ring (down region): server -> client, fby_descriptor
+ *   return ring   (up region):   client -> server, u64 (generation << 32 | block)
+ *
+ *   operation                     by                  may run together with
+ *   fby_delivery_put/publish      server, one thread  every client operation
+ *   fby_delivery_take/done        client, one thread  every server operation
+ *   fby_returns_put/publish       client, one thread  every server operation
+ *   fby_returns_take              server, one thread  every client operation
+ *
+ * Both are single-producer, single-consumer, with free-running u32 counters, capacity a power of two.
+ * A delivery ring has at least as many places as descriptors can be outstanding, a return ring at least one
+ * place more than blocks can be: neither side ever waits for room.
+ *
+ * Orders (a label at each operation in spsc.c): tail store RELEASE pairs with the consumer's tail load
+ * ACQUIRE; the consumer's last read of a payload happens before its return-tail store RELEASE, which pairs with
+ * the server's ACQUIRE. Sleep and wake is Dekker's pattern, see wait.h. */
+#ifndef FBY_RINGBUF_SPSC_H
+#define FBY_RINGBUF_SPSC_H
+
+#include <forebay/error.h>
+
+#include "ringbuf/layout.h"
+
+/* Bytes of a down region with `capacity` descriptors, of an up region with `capacity` returns. */
+uint64_t fby_down_bytes(uint32_t capacity);
+uint64_t fby_up_bytes(uint32_t capacity);
+
+/* --- delivery, the server's side ------------------------------------------------------------------------ */
+
+typedef struct fby_delivery_writer {
+    fby_down_words *down;
+    fby_descriptor *entries;
+    uint32_t mask, tail; /* private: what was put, published or not */
+} fby_delivery_writer;
+
+/* Over a freshly created down region: writes capacity, starts at zero. */
+void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t capacity);
+/* Writes one entry; not visible before publish. The caller's ledger guarantees that there is room. */
+void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descriptor);
+/* Makes what was put visible. Follow with fby_wake_client (wait.h), once per batch of puts. */
+void fby_delivery_publish(fby_delivery_writer *writer);
+
+/* --- delivery, the client's side ------------------------------------------------------------------------ */
+
+typedef struct fby_delivery_reader {
+    const fby_down_words *down;
+    const fby_descriptor *entries;
+    fby_up_words *up;
+    uint32_t mask, head, tail; /* private: taken so far; tail as last seen */
+} fby_delivery_reader;
+
+/* Over mapped regions. Fails where the capacity in the region doesn't fit its size. */
+int fby_delivery_reader_init(fby_delivery_reader *reader, const void *down, uint64_t down_bytes, void *up,
+                             fby_error *error);
+/* Copies up to `most` descriptors to `out` and returns their number; 0 when the ring is empty. */
+uint32_t fby_delivery_take(fby_delivery_reader *reader, fby_descriptor *out, uint32_t most);
+
+/* --- returns, the client's side ------------------------------------------------------------------------- */
+
+typedef struct fby_returns_writer {
+    fby_up_words *up;
+    uint64_t *entries;
+    uint32_t mask, tail;
+} fby_returns_writer;
+
+int fby_returns_writer_init(fby_returns_writer *writer, void *up, uint64_t up_bytes, uint32_t capacity,
+                            fby_error *error);
+void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t generation);
+/* Follow with fby_wake_server (wait.h). */
+void fby_returns_publish(fby_returns_writer *writer);
+
+/* --- returns, the server's side --------------------------------------------------------------------------- */
+
+typedef struct fby_returns_reader {
+    const fby_up_words *up;
+    const uint64_t *entries;
+    uint32_t mask, head;
+} fby_returns_reader;
+
+void fby_returns_reader_init(fby_returns_reader *reader, const void *up, uint32_t capacity);
+/* Copies up to `most` entries to `out`, returns their number; FBY_EPROTO when the client's counter claims more
+ * than the ring holds. Entries are hostile: the caller checks each against its ledger. */
+int fby_returns_take(fby_returns_reader *reader, uint64_t *out, uint32_t most);
+
+#endif
