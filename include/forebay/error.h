@@ -30,7 +30,7 @@ typedef enum fby_status {
     FBY_EPERM = -11,     /* the peer is another user, or a permission is missing */
     FBY_EFORKED = -12,   /* the handle belongs to the process that forked this one */
     FBY_ECLOSED = -13,   /* the handle, or the other side of it, was closed */
-    FBY_EINTR = -14,     /* fby_task_interrupt() was called */
+    FBY_EINTR = -14,     /* a signal handler ran, or a callback said stop; the call may be repeated */
     FBY_ENOTSUP = -15,   /* valid, but not in this version or not on this machine */
     FBY_EPROTO = -16     /* the peer broke the protocol */
 } fby_status;
