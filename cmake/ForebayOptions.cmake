@@ -15,6 +15,7 @@ option(FOREBAY_WERROR "Treat warnings as errors" OFF)
 option(FOREBAY_PERF "Build the benchmarks" OFF)
 option(FOREBAY_FUZZ "Build the fuzz targets (clang)" OFF)
 option(FOREBAY_PYTHON_WHEEL "Install what the Python wheel carries, and nothing else" OFF)
+set(FOREBAY_TIMEOUT_SCALE 1 CACHE STRING "What tests' time limits are multiplied by: the long forms of make soak")
 set(FOREBAY_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 add_compile_definitions(_GNU_SOURCE)

@@ -3,7 +3,7 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$ROOT/build
-RESULTS=$BUILD/results # one JUnit file per test run, one line per failed step
+RESULTS=${FOREBAY_RESULTS:-$BUILD/results} # a JUnit file per test run, a line per step
 VENV=$BUILD/venv
 JOBS=${JOBS:-$(nproc)}
 
@@ -45,7 +45,8 @@ build()
     shift
     [ $# = 0 ] || targets=(--target "$@")
     mkdir -p "$BUILD"
-    (cd "$ROOT" && cmake --preset "$preset" -DFOREBAY_WERROR=ON >"$BUILD/configure-$preset.log" 2>&1) || {
+    (cd "$ROOT" && cmake --preset "$preset" -DFOREBAY_WERROR=ON \
+        -DFOREBAY_TIMEOUT_SCALE="${FOREBAY_TEST_SCALE:-1}" >"$BUILD/configure-$preset.log" 2>&1) || {
         cat "$BUILD/configure-$preset.log"
         return 1
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Closes a run: the steps with their times, then, alone on the last line, how many tests passed and failed.
 
-usage: totals.py RESULTS, the folder that scripts/steps.sh fills. A step that failed without a failed test
+usage: totals.py RESULTS, the folder that scripts/steps.sh fills; of a step that ran twice the last run counts. A step that failed without a failed test
 to show for it (a build, a sanitizer's log, lint) counts as one failure. Exits 1 where anything failed."""
 
 import pathlib
@@ -29,14 +29,12 @@ def main():
         counts = count_tests(report)
         passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
 
-    steps = results / "steps.tsv"
-    broken = 0
+    lines = (results / "steps.tsv").read_text().splitlines() if (results / "steps.tsv").exists() else []
+    steps = {title: (status, seconds) for title, status, seconds in (line.split("\t") for line in lines)}
     print()
-    for line in steps.read_text().splitlines() if steps.exists() else []:
-        title, status, seconds = line.split("\t")
+    for title, (status, seconds) in steps.items():
         print(f"{seconds:>5} s  {'ok' if status == '0' else 'FAILED':6}  {title}")
-        broken += status != "0"
-    failed = max(failed, broken)
+    failed = max(failed, sum(status != "0" for status, _ in steps.values()))
 
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     sys.exit(1 if failed or not passed else 0)
