@@ -3,9 +3,9 @@
  * A task's client maps three kinds of region (memfds, sent by SCM_RIGHTS):
  *
  *   kind      who writes                what is in it
- *   segment   server; sealed            header | block table | metadata of every block | payload of every block
- *   down      server; sealed            header | words (tail, parked, state) | delivery ring
- *   up        client (server re-checks) header | words (waiting, return tail, delivery head) | return ring
+ *   segment   server; sealed            header | block table | metadata of every block | payload of every
+ * block down      server; sealed            header | words (tail, parked, state) | delivery ring up client
+ * (server re-checks) header | words (waiting, return tail, delivery head) | return ring
  *
  * Everything in `up` is hostile to the server: it copies a word once, checks it, then uses the copy.
  * Words of different writers stand 128 bytes apart. FBY_LAYOUT_HASH changes whenever this file's structures
@@ -50,11 +50,11 @@ static_assert(offsetof(fby_region_header, bytes) == 24, "layout");
 /* How a segment is divided. All offsets are from the segment's start. */
 typedef struct fby_segment_header {
     fby_region_header region;
-    uint32_t segment;       /* number of the segment within its server */
-    uint32_t first_block;   /* block numbers are unique across a server's segments */
+    uint32_t segment;     /* number of the segment within its server */
+    uint32_t first_block; /* block numbers are unique across a server's segments */
     uint32_t blocks;
-    uint32_t capacity;      /* samples a block can hold */
-    uint64_t meta_offset;   /* fby_block_meta of block i: meta_offset + i * meta_stride */
+    uint32_t capacity;    /* samples a block can hold */
+    uint64_t meta_offset; /* fby_block_meta of block i: meta_offset + i * meta_stride */
     uint64_t meta_stride;
     uint64_t payload_offset; /* payload of block i: payload_offset + i * payload_stride */
     uint64_t payload_stride;
@@ -100,7 +100,7 @@ typedef struct fby_descriptor {
     uint32_t count; /* samples */
     uint32_t flags; /* fby_descriptor_flag */
     uint64_t epoch;
-    uint64_t batch; /* number of the batch within its epoch */
+    uint64_t batch;    /* number of the batch within its epoch */
     uint64_t sequence; /* number of the descriptor since the task opened */
     uint64_t reserved[2];
 } fby_descriptor;
@@ -130,7 +130,8 @@ static_assert(offsetof(fby_down_words, parked) == 256, "layout");
 static_assert(offsetof(fby_down_words, capacity) == 384, "layout");
 static_assert(sizeof(fby_down_words) == 512, "layout");
 
-/* The words of an up region, and its ring of u64 (generation << 32 | block) at FBY_PAGE. Written by the client. */
+/* The words of an up region, and its ring of u64 (generation << 32 | block) at FBY_PAGE. Written by the
+ * client. */
 typedef struct fby_up_words {
     fby_region_header region;
     uint8_t pad0[FBY_CACHE_PAIR - sizeof(fby_region_header)];

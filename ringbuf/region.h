@@ -1,8 +1,8 @@
 /* Regions: sealed memfds that two processes map. See layout.h for what is in them.
  *
- * The creator's order is fixed: memfd_create, ftruncate, mmap read-write, mbind, populate (MADV_POPULATE_WRITE,
- * so that a shortage is an error here and never a SIGBUS later), write the header, then seal.
- * After sealing no process but the creator, through its existing mapping, can write a segment or a down
+ * The creator's order is fixed: memfd_create, ftruncate, mmap read-write, mbind, populate
+ * (MADV_POPULATE_WRITE, so that a shortage is an error here and never a SIGBUS later), write the header, then
+ * seal. After sealing no process but the creator, through its existing mapping, can write a segment or a down
  * region; nobody can grow or shrink any region.
  *
  * Thread safety: a region is plain data of its owner; different regions are independent. */

@@ -14,8 +14,8 @@
  * place more than blocks can be: neither side ever waits for room.
  *
  * Orders (a label at each operation in spsc.c): tail store RELEASE pairs with the consumer's tail load
- * ACQUIRE; the consumer's last read of a payload happens before its return-tail store RELEASE, which pairs with
- * the server's ACQUIRE. Sleep and wake is Dekker's pattern, see wait.h. */
+ * ACQUIRE; the consumer's last read of a payload happens before its return-tail store RELEASE, which pairs
+ * with the server's ACQUIRE. Sleep and wake is Dekker's pattern, see wait.h. */
 #ifndef FBY_RINGBUF_SPSC_H
 #define FBY_RINGBUF_SPSC_H
 
@@ -71,7 +71,8 @@ void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t genera
 /* Follow with fby_wake_server (wait.h). */
 void fby_returns_publish(fby_returns_writer *writer);
 
-/* --- returns, the server's side --------------------------------------------------------------------------- */
+/* --- returns, the server's side ---------------------------------------------------------------------------
+ */
 
 typedef struct fby_returns_reader {
     const fby_up_words *up;
@@ -80,8 +81,8 @@ typedef struct fby_returns_reader {
 } fby_returns_reader;
 
 void fby_returns_reader_init(fby_returns_reader *reader, const void *up, uint32_t capacity);
-/* Copies up to `most` entries to `out`, returns their number; FBY_EPROTO when the client's counter claims more
- * than the ring holds. Entries are hostile: the caller checks each against its ledger. */
+/* Copies up to `most` entries to `out`, returns their number; FBY_EPROTO when the client's counter claims
+ * more than the ring holds. Entries are hostile: the caller checks each against its ledger. */
 int fby_returns_take(fby_returns_reader *reader, uint64_t *out, uint32_t most);
 
 #endif

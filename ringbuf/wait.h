@@ -1,8 +1,9 @@
 /* Sleeping and waking between server and client, and within the server.
  *
- * Dekker's pattern, both ways: the waker publishes, then a seq_cst read-modify-write (or fence), then reads the
- * waiter's flag; the waiter sets its flag by a seq_cst read-modify-write, re-reads the counter, then sleeps.
- * One of the two always sees the other. Nobody makes a system call unless the other side says it sleeps. */
+ * Dekker's pattern, both ways: the waker publishes, then a seq_cst read-modify-write (or fence), then reads
+ * the waiter's flag; the waiter sets its flag by a seq_cst read-modify-write, re-reads the counter, then
+ * sleeps. One of the two always sees the other. Nobody makes a system call unless the other side says it
+ * sleeps. */
 #ifndef FBY_RINGBUF_WAIT_H
 #define FBY_RINGBUF_WAIT_H
 
@@ -14,20 +15,22 @@
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t fby_now_ns(void);
 
-/* --- client sleeps, server wakes -------------------------------------------------------------------------- */
+/* --- client sleeps, server wakes --------------------------------------------------------------------------
+ */
 
 typedef enum fby_wait_result { FBY_WAIT_READY, FBY_WAIT_TIMEOUT, FBY_WAIT_INTERRUPTED } fby_wait_result;
 
 /* Client: until down->tail differs from `seen`, spinning `spin_ns` first, then sleeping, at most until
  * `deadline_ns` (absolute, fby_now_ns). A signal ends it with FBY_WAIT_INTERRUPTED. The caller bounds each
  * sleep to at most a second and looks after its peer in between. */
-fby_wait_result fby_wait_delivery(const fby_down_words *down, fby_up_words *up, uint32_t seen, uint64_t spin_ns,
-                                  uint64_t deadline_ns);
+fby_wait_result fby_wait_delivery(const fby_down_words *down, fby_up_words *up, uint32_t seen,
+                                  uint64_t spin_ns, uint64_t deadline_ns);
 /* Server, after fby_delivery_publish: wakes the client if it sleeps. Returns whether it made a system call.
  * `waiting` is the client's word: anything but 0 counts as waiting, and lies cost the liar alone. */
 bool fby_wake_client(fby_down_words *down, const fby_up_words *up);
 
-/* --- conductor sleeps, client wakes ------------------------------------------------------------------------ */
+/* --- conductor sleeps, client wakes ------------------------------------------------------------------------
+ */
 
 /* Server: announce to one task's client that the conductor is about to sleep (or is awake again). After
  * announcing, re-read every ring before sleeping. */
