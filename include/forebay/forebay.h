@@ -126,7 +126,7 @@ typedef struct fby_task_info {
 
 /* Hands in a spec. Everything that is wrong with it is said here: FBY_EINVAL with name, line, key, what was expected. */
 FBY_API int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *options, fby_error *error);
-/* Ends the subscription. Batches still held become invalid to read but may (and must) still be released. */
+/* Ends the subscription. Batches still held stay readable until they are released. */
 FBY_API void fby_task_close(fby_task **task);
 FBY_API int fby_task_info_get(const fby_task *task, fby_task_info *out);
 /* Name of a class, or NULL; borrowed from the task. */

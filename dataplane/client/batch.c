@@ -1,0 +1,156 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dataplane/client/internal.h"
+#include "kernels/dtype.h"
+#include "ringbuf/wait.h"
+
+static void task_free(fby_task *task)
+{
+    while (task->free_batches) {
+        fby_batch *batch = task->free_batches;
+        task->free_batches = batch->next_free;
+        free(batch->extents);
+        free(batch->ids);
+        free(batch->labels);
+        free(batch->flags);
+        free(batch);
+    }
+    fby_region_close(&task->segment);
+    fby_region_close(&task->down);
+    fby_region_close(&task->up);
+    if (task->event_fd >= 0) close(task->event_fd);
+    free(task->class_names);
+    free(task->classes);
+    pthread_mutex_destroy(&task->lock);
+    free(task);
+}
+
+void fby_task_unref(fby_task *task)
+{
+    pthread_mutex_lock(&task->lock);
+    bool last = --task->references == 0;
+    pthread_mutex_unlock(&task->lock);
+    if (last) task_free(task);
+}
+
+void fby_batch_drop(fby_batch *batch, bool was_held)
+{
+    fby_task *task = batch->task;
+    pthread_mutex_lock(&task->lock);
+    if (!task->closed) {
+        for (uint32_t i = 0; i < batch->extent_count; i++)
+            if (i == 0 || batch->extents[i].block != batch->extents[i - 1].block)
+                fby_returns_put(&task->returns, batch->extents[i].block, batch->extents[i].generation);
+        fby_returns_publish(&task->returns);
+        fby_wake_conductor(task->down.base, task->event_fd);
+    }
+    if (was_held) task->held--;
+    batch->extent_count = 0;
+    batch->count = 0;
+    batch->next_free = task->free_batches;
+    task->free_batches = batch;
+    bool last = --task->references == 0;
+    pthread_mutex_unlock(&task->lock);
+    if (last) task_free(task);
+}
+
+void fby_batch_release(fby_batch **handle)
+{
+    fby_batch *batch = *handle;
+    if (!batch) return;
+    *handle = NULL;
+    /* A forked child holds a copy of the bookkeeping, not the memory: the batch is the parent's to give back. */
+    if (batch->task->fork_generation != fby_fork_generation()) return;
+    fby_batch_drop(batch, true);
+}
+
+uint64_t fby_batch_epoch(const fby_batch *batch)
+{
+    return batch->epoch;
+}
+
+uint64_t fby_batch_index(const fby_batch *batch)
+{
+    return batch->index;
+}
+
+bool fby_batch_last(const fby_batch *batch)
+{
+    return batch->last;
+}
+
+uint32_t fby_batch_count(const fby_batch *batch)
+{
+    return batch->count;
+}
+
+const uint64_t *fby_batch_ids(const fby_batch *batch)
+{
+    return batch->ids;
+}
+
+const int64_t *fby_batch_labels(const fby_batch *batch)
+{
+    return batch->labels;
+}
+
+const uint32_t *fby_batch_flags(const fby_batch *batch)
+{
+    return batch->flags;
+}
+
+uint32_t fby_batch_extents(const fby_batch *batch)
+{
+    return batch->extent_count;
+}
+
+int fby_batch_extent(const fby_batch *batch, uint32_t index, fby_tensor *out, fby_error *error)
+{
+    const fby_task *task = batch->task;
+    int status = fby_fork_check(task->fork_generation, error);
+    if (status) return status;
+    if (index >= batch->extent_count)
+        return fby_fail(error, FBY_EINVAL, "extent %u of a batch that has %u", index, batch->extent_count);
+    const struct fby_extent_place *place = &batch->extents[index];
+    const fby_segment_header *head = fby_segment_head(place->segment);
+    memset(out, 0, sizeof *out);
+    out->data = (const uint8_t *)fby_block_payload(place->segment, place->block - head->first_block) +
+                place->first * task->info.sample_bytes;
+    out->bytes = place->count * task->info.sample_bytes;
+    out->element = task->info.element;
+    out->dimensions = task->info.dimensions + 1;
+    out->shape[0] = place->count;
+    for (uint32_t i = 0; i < task->info.dimensions; i++) out->shape[i + 1] = task->info.shape[i];
+    int64_t stride = fby_dtype_bytes((fby_dtype)task->info.element);
+    for (uint32_t i = out->dimensions; i-- > 0;) {
+        out->strides[i] = stride;
+        stride *= out->shape[i];
+    }
+    return 0;
+}
+
+int fby_batch_tensor(const fby_batch *batch, fby_tensor *out, fby_error *error)
+{
+    if (batch->extent_count != 1)
+        return fby_fail(error, FBY_ENOTSUP, "the batch stands in %u pieces: read its extents, or copy it with fby_batch_copy",
+                        batch->extent_count);
+    return fby_batch_extent(batch, 0, out, error);
+}
+
+int fby_batch_copy(const fby_batch *batch, void *out, uint64_t bytes, fby_error *error)
+{
+    uint64_t needed = batch->count * batch->task->info.sample_bytes;
+    if (bytes < needed)
+        return fby_fail(error, FBY_EINVAL, "a buffer of %llu bytes can't hold a batch of %llu", (unsigned long long)bytes, (unsigned long long)needed);
+    uint8_t *to = out;
+    for (uint32_t i = 0; i < batch->extent_count; i++) {
+        fby_tensor piece;
+        int status = fby_batch_extent(batch, i, &piece, error);
+        if (status) return status;
+        memcpy(to, piece.data, piece.bytes);
+        to += piece.bytes;
+    }
+    return 0;
+}

@@ -1,0 +1,116 @@
+/* Messages between client and server, over a SOCK_SEQPACKET Unix socket: one structure a message, followed by text.
+ *
+ * A connection begins with HELLO; the server answers WELCOME or FAILED. A connection carries at most one task: OPEN is
+ * answered by any number of PROGRESS and then OPENED (with descriptors) or FAILED. After that only what follows is sent:
+ *
+ *   client                         server
+ *   ABANDON {epoch}                ABANDONED {next epoch} | FAILED {FBY_EEND}
+ *                                  TASK_FAILED {code, sample, text}: before the descriptor that says so
+ *   STATUS                         STATUS_REPLY with a descriptor of JSON text
+ *
+ * Closing the socket ends the task. Sizes are fixed and little-endian; a message of another size, type or order is answered by a
+ * disconnect: FBY_EPROTO. Messages grow only with the protocol's version. */
+#ifndef FBY_DATAPLANE_PROTOCOL_H
+#define FBY_DATAPLANE_PROTOCOL_H
+
+#include <assert.h>
+#include <stdint.h>
+
+enum {
+    FBY_PROTOCOL_VERSION = 1,
+    FBY_MESSAGE_TEXT = 72 * 1024, /* longest text of a message */
+    FBY_AFFINITY_WORDS = 128      /* 8192 CPUs */
+};
+
+#define FBY_MESSAGE_MAGIC 0x46425930u /* "0YBF" in memory */
+
+typedef enum fby_message_type {
+    FBY_MESSAGE_HELLO = 1,
+    FBY_MESSAGE_WELCOME = 2,
+    FBY_MESSAGE_FAILED = 3,
+    FBY_MESSAGE_OPEN = 4,
+    FBY_MESSAGE_PROGRESS = 5,
+    FBY_MESSAGE_OPENED = 6,
+    FBY_MESSAGE_ABANDON = 7,
+    FBY_MESSAGE_ABANDONED = 8,
+    FBY_MESSAGE_TASK_FAILED = 9,
+    FBY_MESSAGE_STATUS = 10,
+    FBY_MESSAGE_STATUS_REPLY = 11
+} fby_message_type;
+
+typedef struct fby_message {
+    uint32_t magic;
+    uint32_t type;
+    uint32_t version;
+    uint32_t text_bytes; /* that follow the structure */
+} fby_message;
+static_assert(sizeof(fby_message) == 16, "protocol");
+
+typedef struct fby_hello {
+    fby_message head;
+    uint64_t layout_hash;
+    uint32_t pid;
+    uint32_t flags;
+    uint64_t affinity[FBY_AFFINITY_WORDS]; /* CPUs the client may run on */
+} fby_hello;
+static_assert(sizeof(fby_hello) == 16 + 16 + 8 * FBY_AFFINITY_WORDS, "protocol");
+
+typedef struct fby_welcome {
+    fby_message head;
+    uint64_t layout_hash;
+    uint32_t pid;
+    uint32_t embedded;
+} fby_welcome;
+static_assert(sizeof(fby_welcome) == 32, "protocol");
+
+/* Followed by the message's text. */
+typedef struct fby_failed {
+    fby_message head;
+    int32_t code;
+    uint32_t reserved;
+    uint64_t sample;
+} fby_failed;
+static_assert(sizeof(fby_failed) == 32, "protocol");
+
+/* Followed by three texts, one after the other: name, base folder, spec. */
+typedef struct fby_open {
+    fby_message head;
+    uint32_t name_bytes, base_bytes, spec_bytes;
+    uint32_t rank;
+} fby_open;
+static_assert(sizeof(fby_open) == 32, "protocol");
+
+typedef struct fby_progress_message {
+    fby_message head;
+    uint64_t found, done;
+} fby_progress_message;
+static_assert(sizeof(fby_progress_message) == 32, "protocol");
+
+/* Descriptors: segment, down, up, eventfd, class names (text of NUL-terminated names; absent where classes is 0). */
+enum { FBY_OPENED_FDS = 4 };
+
+typedef struct fby_opened {
+    fby_message head;
+    uint64_t dataset, samples, batches, epochs;
+    uint64_t sample_bytes, shared_bytes, first_epoch;
+    uint32_t batch, window;
+    uint32_t element, channels_last;
+    uint32_t dimensions, shape[4];
+    uint32_t classes;
+    uint32_t return_capacity;
+    uint32_t spin_ns;
+} fby_opened;
+static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 12 * 4, "protocol");
+
+typedef struct fby_epoch_message {
+    fby_message head;
+    uint64_t epoch;
+} fby_epoch_message;
+static_assert(sizeof(fby_epoch_message) == 24, "protocol");
+
+static inline fby_message fby_message_head(fby_message_type type, uint32_t text_bytes)
+{
+    return (fby_message){FBY_MESSAGE_MAGIC, type, FBY_PROTOCOL_VERSION, text_bytes};
+}
+
+#endif
