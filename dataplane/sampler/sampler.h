@@ -1,8 +1,9 @@
-/* The sampler: which ids are drawn next, and for whom. Need-pools, as the design's section 3 and its executable model say.
+/* The sampler: which ids are drawn next, and for whom. Need-pools, as the design's section 3 and its
+ * executable model say.
  *
- * Plain single-threaded bookkeeping, called by the conductor only: no locks, no clocks, no I/O. All memory is taken
- * at create and join; draw and give_back allocate nothing. Cost: O(1) per id drawn on average, no step over a bounded
- * amount of work (epochs, joins and leaves move whole pools, a bounded step at a time). */
+ * Plain single-threaded bookkeeping, called by the conductor only: no locks, no clocks, no I/O. All memory is
+ * taken at create and join; draw and give_back allocate nothing. Cost: O(1) per id drawn on average, no step
+ * over a bounded amount of work (epochs, joins and leaves move whole pools, a bounded step at a time). */
 #ifndef FBY_DATAPLANE_SAMPLER_H
 #define FBY_DATAPLANE_SAMPLER_H
 
@@ -12,7 +13,7 @@
 
 #include "dataplane/spec/spec.h"
 
-enum { FBY_SAMPLER_TASKS = 64, FBY_SAMPLER_RANKS = 1024, FBY_DRAW_MOST = 4096 };
+enum { FBY_SAMPLER_TASKS = 64, FBY_SAMPLER_RANKS = 1024, FBY_SAMPLER_STRATA = 1024, FBY_DRAW_MOST = 4096 };
 
 typedef struct fby_sampler fby_sampler;
 
@@ -22,61 +23,73 @@ void fby_sampler_destroy(fby_sampler **sampler);
 
 typedef struct fby_sampler_task {
     fby_order order;
-    uint64_t seed;         /* strict: of the permutation */
-    uint64_t first_epoch;  /* 0, or where a resumed task goes on */
-    uint64_t epochs;       /* 0: unlimited */
-    uint32_t batch;        /* samples */
+    uint64_t seed;        /* strict: of the permutation */
+    uint64_t first_epoch; /* 0, or where a resumed task goes on */
+    uint64_t epochs;      /* the last epoch is epochs - 1, also for a resumed task; 0: unlimited */
+    uint32_t batch;       /* samples */
     bool drop_last;
     uint32_t ranks;
-    uint32_t window;       /* batches per rank; at least 128 samples of window are kept, as the design says */
+    uint32_t window; /* batches per rank; at least 128 samples of window are kept, as the design says */
     const uint64_t *subset; /* bitmap of count bits, read during the call only; NULL: all ids */
 } fby_sampler_task;
 
-/* Adds a task: its bit in `task`. FBY_EFULL for the 65th, FBY_EINVAL where its subset has no id, FBY_ENOMEM. */
+/* Adds a task: its bit in `task`. FBY_EFULL for the 65th, and where the subsets of the tasks here would cut
+ * the ids into more than FBY_SAMPLER_STRATA parts; FBY_EINVAL where its subset has no id or an epoch would
+ * have no batch; FBY_ENOMEM. */
 int fby_sampler_join(fby_sampler *sampler, const fby_sampler_task *what, uint32_t *task, fby_error *error);
 void fby_sampler_leave(fby_sampler *sampler, uint32_t task);
 
 /* Exact, fixed before the epoch, equal for all ranks. */
 uint64_t fby_sampler_batches(const fby_sampler *sampler, uint32_t task); /* per epoch and rank */
-uint64_t fby_sampler_samples(const fby_sampler *sampler, uint32_t task); /* per epoch and rank, padding included */
+uint64_t fby_sampler_samples(const fby_sampler *sampler,
+                             uint32_t task); /* per epoch and rank, padding included */
 
 typedef enum fby_draw_flag {
-    FBY_DRAW_PADDED = 1, /* repeats an id to make the ranks' parts equal */
+    FBY_DRAW_PADDED =
+        1, /* repeats an id: to make the ranks' parts equal, or in place of an id that a substitute used up */
 } fby_draw_flag;
 
 /* For one of the tasks a draw serves. */
 typedef struct fby_draw_target {
     uint32_t task, rank;
     uint64_t epoch;
-    uint64_t position;  /* of the draw's first id within the rank's part of the epoch */
-    bool epoch_last;    /* the draw's last id ends the rank's part */
+    uint64_t position; /* of the draw's first id within the rank's part of the epoch */
+    bool epoch_last;   /* the draw's last id ends the rank's part */
 } fby_draw_target;
 
 typedef struct fby_draw {
     uint32_t count;
-    uint64_t tasks;   /* bit per task served; = targets */
+    uint64_t tasks; /* bit per task served; = targets */
     uint32_t target_count;
     fby_draw_target targets[FBY_SAMPLER_TASKS];
     uint32_t ids[FBY_DRAW_MOST];
-    uint64_t turns[FBY_DRAW_MOST]; /* per id: the visit (shared), or the epoch (strict): the counter of random ops */
-    uint8_t flags[FBY_DRAW_MOST];  /* fby_draw_flag */
+    /* Per id: the counter of random ops. The visit, where a target's order is shared; the epoch, where none's
+     * is. A fixed order's counter is always its target's epoch, also where shared tasks ride along. */
+    uint64_t turns[FBY_DRAW_MOST];
+    uint8_t flags[FBY_DRAW_MOST]; /* fby_draw_flag */
 } fby_draw;
 
-/* One draw, of at most g ids: g is the batch of the tasks served, or the hungriest's where they differ; a draw never
- * crosses an epoch's end of a task it serves, nor (for a task served alone) a batch's end. `blocked` has a bit for each task that can't take a block now.
- * Returns 1 with `out` filled, 0 while nobody is urgent or can be served. */
+/* One draw, of at most g ids: g is the batch of the tasks served, or the hungriest's where they differ; a
+ * draw never crosses an epoch's end of a task it serves, nor (for a task served alone) a batch's end.
+ * `blocked` has a bit for each task that can't take a block now. Returns 1 with `out` filled, 0 while nobody
+ * is urgent or can be served. */
 int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out);
 
 /* `count` samples that were drawn for a rank of a task came back from its client (or were dropped). */
 void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
 
-/* Ends the task's current epoch at once; its next draw begins the next one. Returns the epoch that comes next. */
+/* Ends the task's current epoch at once; its next draw begins the next one. Returns the epoch that comes
+ * next. An epoch of which nothing was drawn yet is not skipped: it comes next. */
 uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task);
 
-/* Another id that the task needs in its current epoch, in place of a bad one, taken as drawn (shared order); where none is
- * left, or the order is fixed, one that it had: *repeat is set. Returns 0, or FBY_EEND where the epoch has no other id than bad ones.
- * `bad` never comes again as a substitute; it counts as served for this epoch. */
-int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint32_t bad, uint32_t *id, uint64_t *turn, bool *repeat);
+/* Another id in place of a bad one that was drawn for the task in `epoch`: one that it still needs there,
+ * taken as drawn (shared order); where none is left, the epoch is over, or the order is fixed, one that it
+ * had: *repeat is set. A fixed order's substitute depends on (seed, epoch, bad) alone: the nearest id before
+ * it in the order that isn't bad, from the end again where there is none before. `bad` never comes again as a
+ * substitute; it counts as served for this epoch. Returns 0, or FBY_EEND where the task has no other ids than
+ * bad ones. */
+int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, uint32_t bad, uint32_t *id,
+                           uint64_t *turn, bool *repeat);
 
 /* Draws made, ids drawn, ids delivered (one per id and task). */
 typedef struct fby_sampler_stats {
