@@ -1,5 +1,5 @@
-/* The table of ops. Adding an op is adding one file, dataplane/ops/op_NAME.c, which defines `const fby_op fby_op_NAME`;
- * the build collects the files into the table. */
+/* The table of ops. Adding an op is adding one file, dataplane/ops/op_NAME.c, which defines `const fby_op
+ * fby_op_NAME`; the build collects the files into the table. */
 #ifndef FBY_DATAPLANE_OP_H
 #define FBY_DATAPLANE_OP_H
 
@@ -20,17 +20,19 @@ typedef struct fby_shape {
     fby_dtype dtype;
     fby_layout layout;
     bool normalized;
+    float mean[3], std[3]; /* where normalized */
 } fby_shape;
 
 typedef enum fby_param_type {
-    FBY_PARAM_BOOL,     /* bool */
-    FBY_PARAM_INT,      /* int64_t, with range */
-    FBY_PARAM_REAL,     /* double, with range; "3/4" is allowed */
-    FBY_PARAM_PAIR,     /* double[2]: [low, high] */
-    FBY_PARAM_SIZE,     /* uint32_t[2]: {w, h}; an int means what the op says: {0, s} */
-    FBY_PARAM_CHOICE,   /* int32_t: index into choices */
-    FBY_PARAM_TRIPLE,   /* double[3] */
-    FBY_PARAM_SEED      /* uint64_t; not given: the task's augment_seed */
+    FBY_PARAM_BOOL,    /* bool */
+    FBY_PARAM_INT,     /* int64_t, with range */
+    FBY_PARAM_REAL,    /* double, with range; "3/4" is allowed */
+    FBY_PARAM_PAIR,    /* double[2]: [low, high] */
+    FBY_PARAM_SIZE,    /* uint32_t[2]: {w, h}, written as s for both, or [h, w] */
+    FBY_PARAM_SHORTER, /* uint32_t[2]: {w, h}, written as [h, w]; or {0, s}, written as s: the shorter side */
+    FBY_PARAM_CHOICE,  /* int32_t: index into choices */
+    FBY_PARAM_TRIPLE,  /* double[3] */
+    FBY_PARAM_SEED     /* uint64_t; not given: the task's augment_seed */
 } fby_param_type;
 
 typedef struct fby_param {
@@ -53,15 +55,19 @@ typedef struct fby_op {
     const fby_param *params;
     uint32_t param_count;
     size_t params_bytes;
-    /* A lone value in place of a map ("normalize: imagenet", "resize: 256") sets this parameter or preset; may be NULL. */
+    /* A lone value in place of a map ("normalize: imagenet", "resize: 256") sets this parameter or preset;
+     * may be NULL. */
     const char *shorthand;
-    /* Named presets for the shorthand: name, then a flow map ("imagenet", "{mean: […], std: […]}"), …, NULL; may be NULL. */
+    /* Named presets for the shorthand: name, then a flow map ("imagenet", "{mean: […], std: […]}"), …, NULL;
+     * may be NULL. */
     const char *const *presets;
-    /* Checks what the ranges can't say. 0, or FBY_EINVAL with what is wrong and what was expected. May be NULL. */
+    /* Checks what the ranges can't say. 0, or FBY_EINVAL with what is wrong and what was expected. May be
+     * NULL. */
     int (*check)(const void *params, fby_error *error);
     /* Updates `shape`, or refuses (an op that can't stand here), saying why. */
     int (*infer)(const void *params, fby_shape *shape, fby_error *error);
-    /* Applies the op to a picture. `random` is started for this op and sample; NULL for ops that aren't random. */
+    /* Applies the op to a picture. `random` is started for this op and sample; NULL for ops that aren't
+     * random. NULL where infer() says it all: how finished pixels leave. */
     fby_reason (*apply)(const void *params, fby_picture *picture, fby_random *random);
 } fby_op;
 

@@ -1,10 +1,11 @@
 /* Plans: what is done to a sample, for whom, and what comes out.
  *
- * A plan is immutable and counted by its owner; workers run it from many threads at once, each with a scratch of its own. It has one
- * branch per distinct output; equal prefixes (by stage key) are run once. */
+ * A plan is immutable and counted by its owner; workers run it from many threads at once, each with a scratch
+ * of its own. It has one branch per distinct output; equal prefixes (by stage key) are run once. */
 #ifndef FBY_DATAPLANE_PLAN_H
 #define FBY_DATAPLANE_PLAN_H
 
+#include "dataplane/ops/picture.h"
 #include "dataplane/spec/spec.h"
 
 typedef struct fby_plan fby_plan;
@@ -13,13 +14,17 @@ typedef struct fby_scratch fby_scratch;
 /* What a branch delivers. Every sample of it has this one shape (CPU batches need one). */
 typedef struct fby_branch_info {
     uint64_t sample_bytes;
-    uint32_t dtype, layout; /* fby_dtype, fby_layout */
+    uint32_t dtype, layout;        /* fby_dtype, fby_layout */
     uint32_t dimensions, shape[4]; /* outermost first: {3, h, w} or {h, w, 3} */
 } fby_branch_info;
 
-/* One branch for each spec, in order (merging equal ones is the planner's business). All specs are over the data set with
- * `fingerprint`. A pipeline whose samples don't come out in one shape is refused naming the op. */
-int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count, fby_digest fingerprint, fby_error *error);
+enum { FBY_PLAN_BRANCHES = 64 };
+
+/* One branch for each of 1 to FBY_PLAN_BRANCHES specs, in order (merging equal ones is the planner's
+ * business). All specs are over the data set with `fingerprint`. A pipeline whose samples don't come out in
+ * one shape is refused naming the op. */
+int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count, fby_digest fingerprint,
+                    fby_error *error);
 void fby_plan_destroy(fby_plan **plan);
 uint32_t fby_plan_branches(const fby_plan *plan);
 fby_branch_info fby_plan_branch(const fby_plan *plan, uint32_t branch);
@@ -27,16 +32,17 @@ fby_branch_info fby_plan_branch(const fby_plan *plan, uint32_t branch);
 /* Stages, for `forebay plan` and status. */
 typedef struct fby_stage_info {
     fby_digest key;
-    int32_t parent;  /* index of the stage above; -1 for the source */
-    const char *op;  /* "source" for the data set itself; borrowed */
-    char params[200]; /* as in a spec, cut where longer */
+    int32_t parent;    /* index of the stage above; -1 for the source */
+    const char *op;    /* "source" for the data set itself; borrowed */
+    char params[200];  /* as in a spec, cut where longer; "" for the source */
     uint64_t branches; /* bit b: branch b passes here */
     bool random;
 } fby_stage_info;
 uint32_t fby_plan_stages(const fby_plan *plan);
 void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out);
 
-/* A worker's private memory: decoder, resampler, buffers; kept from sample to sample, outsized buffers given back. */
+/* A worker's private memory: decoder, resampler, buffers; kept from sample to sample, outsized buffers given
+ * back. */
 int fby_scratch_create(fby_scratch **out);
 void fby_scratch_destroy(fby_scratch **scratch);
 size_t fby_scratch_bytes(const fby_scratch *scratch);
@@ -51,20 +57,31 @@ typedef struct fby_work {
     const uint8_t *bytes; /* encoded; 64 bytes past `length` readable */
     size_t length;
     uint64_t id;
-    uint64_t branches;    /* bit b: branch b wants it */
-    uint64_t turn;        /* epoch in strict order, visit in shared order */
+    uint64_t branches; /* bit b: branch b wants it */
+    uint64_t turn;     /* epoch in strict order, visit in shared order */
     uint32_t repeat;
-    void *const *out;     /* out[b]: where branch b's sample goes, sample_bytes of it */
+    void *const *out; /* out[b]: where branch b's sample goes, sample_bytes of it */
 } fby_work;
 
 typedef struct fby_failure {
     fby_reason reason;
-    const char *op; /* borrowed from the plan: the op at which it happened */
+    const char *op;             /* borrowed from the plan: the op at which it happened */
     char text[FBY_DECODE_TEXT]; /* what the library said, or "" */
 } fby_failure;
 
-/* FBY_REASON_NONE, or why the sample is bad for all its branches; then `failure` says more. Depends on nothing but the
- * plan and the work: not on thread, time or what ran before. */
-fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_work *work, fby_failure *failure);
+/* FBY_REASON_NONE, or why the sample is bad for all its branches; then `failure` says more. Depends on
+ * nothing but the plan and the work: not on thread, time or what ran before. */
+fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_work *work,
+                        fby_failure *failure);
+
+/* The geometry that a branch's ops draw for a sample whose picture is w x h, without its pixels: what a tool
+ * needs to do the same with another library. */
+typedef struct fby_trace {
+    uint32_t count;
+    fby_trace_step steps[FBY_SPEC_OPS]; /* one for each op of the branch */
+} fby_trace;
+/* FBY_EINVAL where there is no such branch, or an op can't take a picture of that size. */
+int fby_plan_trace(const fby_plan *plan, uint32_t branch, uint64_t id, uint64_t turn, uint32_t repeat,
+                   uint32_t w, uint32_t h, fby_trace *out);
 
 #endif

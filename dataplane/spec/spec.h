@@ -1,7 +1,7 @@
 /* A task's spec: YAML text to a checked structure, every default filled in.
  *
- * Whatever is wrong is refused with one message: name of the spec, line, key, what was expected, and the nearest valid
- * name. A parsed spec is immutable and owns all that it points to. */
+ * Whatever is wrong is refused with one message: name of the spec, line, key, what was expected, and the
+ * nearest valid name. A parsed spec is immutable and owns all that it points to. */
 #ifndef FBY_DATAPLANE_SPEC_H
 #define FBY_DATAPLANE_SPEC_H
 
@@ -16,7 +16,8 @@
 typedef enum fby_order { FBY_ORDER_SHARED, FBY_ORDER_STRICT, FBY_ORDER_SEQUENTIAL } fby_order;
 typedef enum fby_on_error { FBY_ON_ERROR_FAIL, FBY_ON_ERROR_SKIP } fby_on_error;
 
-/* An op as a pipeline uses it: its parameters parsed and checked. */
+/* An op as a pipeline uses it: its parameters parsed and checked. A pipeline without `to` gets one added:
+ * f32, chw after normalize, else u8, chw. */
 typedef struct fby_op_use {
     const fby_op *op;
     void *params; /* op->params_bytes, owned by the spec */
@@ -46,14 +47,26 @@ typedef struct fby_spec {
     uint64_t sample_timeout_ns;
 } fby_spec;
 
-/* Parses `text` (FBY_SPEC_BYTES at most). `base` (absolute) is what a relative dataset path is relative to. */
-int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t length, const char *base, fby_error *error);
+/* Parses `text` (FBY_SPEC_BYTES at most). `base` (absolute) is what a relative dataset path is relative to.
+ */
+int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t length, const char *base,
+                   fby_error *error);
 /* Reads a file and parses it; base is the folder that the file stands in. */
 int fby_spec_load(fby_spec **out, const char *path, fby_error *error);
 void fby_spec_free(fby_spec **spec);
 
-/* The spec with every default written out, as YAML (JSON-compatible flow where short); malloc'd. Parsing it again gives an equal spec. */
+/* The spec with every default written out, as YAML; malloc'd, NULL without memory. Parsing it again gives an
+ * equal spec (where its paths are UTF-8, as YAML must be). */
 char *fby_spec_print(const fby_spec *spec);
+
+/* What comes out of the pipeline: walks its ops' infer(). Refuses one whose samples don't come out in one
+ * shape. A parsed spec always passes. */
+int fby_spec_infer(const fby_spec *spec, fby_shape *shape, fby_error *error);
+
+/* Every key that a spec may have at its top, in the order of the reference page; fby_spec_key_count of them.
+ */
+extern const char *const fby_spec_keys[];
+extern const uint32_t fby_spec_key_count;
 
 /* The nearest of `names` to `word` (edit distance, at most a third of its length), or NULL. */
 const char *fby_spec_nearest(const char *word, const char *const *names, size_t count);

@@ -1,0 +1,409 @@
+#include "dataplane/ops/picture.h"
+
+#include <forebay/error.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* `rows` is what decoders and the resampler are tuned for; `slack` is what vector code may read past a row's
+ * end. */
+enum { ROWS = 16, SLACK = 64, KEEP_BYTES = 32 * 1024 * 1024 };
+
+typedef struct buffer {
+    uint8_t *bytes;
+    size_t capacity;
+    bool used;
+} buffer;
+
+struct fby_picture_memory {
+    fby_decoder *decoder;
+    fby_resampler *resampler;
+    buffer *buffers;
+    uint32_t count;
+    fby_tier tier;
+    fby_sink pixels; /* u8 HWC: what buffers hold */
+    uint64_t decode_ns;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int fby_picture_memory_create(fby_picture_memory **out)
+{
+    *out = NULL;
+    fby_picture_memory *memory = calloc(1, sizeof *memory);
+    if (!memory) return FBY_ENOMEM;
+    memory->tier = fby_tier_best();
+    memory->pixels.dtype = FBY_U8;
+    memory->pixels.layout = FBY_HWC;
+    if (fby_sink_prepare(&memory->pixels) || fby_decoder_create(&memory->decoder) ||
+        fby_resampler_create(&memory->resampler, memory->tier)) {
+        fby_picture_memory_destroy(&memory);
+        return FBY_ENOMEM;
+    }
+    *out = memory;
+    return FBY_OK;
+}
+
+void fby_picture_memory_destroy(fby_picture_memory **memory)
+{
+    fby_picture_memory *m = *memory;
+    if (!m) return;
+    if (m->decoder) fby_decoder_destroy(&m->decoder);
+    if (m->resampler) fby_resampler_destroy(&m->resampler);
+    for (uint32_t i = 0; i < m->count; i++) free(m->buffers[i].bytes);
+    free(m->buffers);
+    free(m);
+    *memory = NULL;
+}
+
+size_t fby_picture_memory_bytes(const fby_picture_memory *memory)
+{
+    size_t bytes = sizeof *memory + memory->count * sizeof *memory->buffers;
+    for (uint32_t i = 0; i < memory->count; i++) bytes += memory->buffers[i].capacity;
+    return bytes + fby_decoder_bytes(memory->decoder) + fby_resampler_bytes(memory->resampler);
+}
+
+void fby_picture_memory_trim(fby_picture_memory *memory)
+{
+    for (uint32_t i = 0; i < memory->count; i++) {
+        buffer *b = &memory->buffers[i];
+        if (b->used || b->capacity <= KEEP_BYTES) continue;
+        free(b->bytes);
+        *b = (buffer){0};
+    }
+}
+
+uint64_t fby_picture_memory_decode_ns(const fby_picture_memory *memory)
+{
+    return memory->decode_ns;
+}
+
+const char *fby_picture_memory_text(const fby_picture_memory *memory)
+{
+    return fby_decode_text(memory->decoder);
+}
+
+/* A free buffer of at least w * h RGB pixels and the slack; its index, or -1 without memory. */
+static int32_t buffer_take(fby_picture_memory *memory, uint32_t w, uint32_t h)
+{
+    size_t bytes = (size_t)w * h * 3 + SLACK;
+    uint32_t best = memory->count;
+    for (uint32_t i = 0; i < memory->count; i++) {
+        const buffer *b = &memory->buffers[i];
+        if (b->used) continue;
+        if (best == memory->count) {
+            best = i;
+            continue;
+        }
+        size_t have = memory->buffers[best].capacity;
+        bool fits = b->capacity >= bytes, had = have >= bytes;
+        if (fits ? !had || b->capacity < have : !had && b->capacity > have) best = i;
+    }
+    if (best == memory->count) {
+        buffer *more = realloc(memory->buffers, (memory->count + 1) * sizeof *more);
+        if (!more) return -1;
+        memory->buffers = more;
+        memory->buffers[memory->count++] = (buffer){0};
+    }
+    buffer *b = &memory->buffers[best];
+    if (b->capacity < bytes) {
+        free(b->bytes);
+        b->capacity = 0;
+        b->bytes = malloc(bytes);
+        if (!b->bytes) return -1;
+        b->capacity = bytes;
+    }
+    b->used = true;
+    return (int32_t)best;
+}
+
+static void buffer_give(fby_picture_memory *memory, int32_t index)
+{
+    if (index >= 0) memory->buffers[index].used = false;
+}
+
+/* The picture's pixels are now all of buffer `index`, w x h, with nothing pending. */
+static void become(fby_picture *picture, int32_t index, uint32_t w, uint32_t h)
+{
+    if (picture->memory) {
+        buffer_give(picture->memory, picture->buffer);
+        picture->buffer = index;
+        picture->pixels = picture->memory->buffers[index].bytes;
+    }
+    picture->source_w = w;
+    picture->source_h = h;
+    picture->held = picture->region = (fby_region_of){0, 0, w, h};
+    picture->resize = picture->flip_horizontal = picture->flip_vertical = false;
+}
+
+void fby_picture_start(fby_picture *picture, fby_picture_memory *memory, const uint8_t *bytes, size_t length)
+{
+    *picture = (fby_picture){.memory = memory, .bytes = bytes, .length = length, .buffer = -1};
+}
+
+void fby_picture_start_trace(fby_picture *picture, uint32_t w, uint32_t h)
+{
+    *picture = (fby_picture){.source_w = w, .source_h = h, .region = {0, 0, w, h}, .buffer = -1};
+}
+
+fby_picture fby_picture_foresee(const fby_picture *picture)
+{
+    fby_picture traced = *picture;
+    traced.memory = NULL;
+    traced.decoded = picture->pixels != NULL;
+    traced.wanted = picture->region;
+    traced.buffer = -1;
+    traced.step = NULL;
+    return traced;
+}
+
+fby_picture fby_picture_fork(const fby_picture *picture)
+{
+    fby_picture copy = *picture;
+    copy.buffer = -1;
+    return copy;
+}
+
+void fby_picture_end(fby_picture *picture)
+{
+    if (picture->memory) buffer_give(picture->memory, picture->buffer);
+    picture->buffer = -1;
+    picture->pixels = NULL;
+}
+
+uint32_t fby_picture_w(const fby_picture *picture)
+{
+    return picture->resize ? picture->resize_w : picture->region.w;
+}
+
+uint32_t fby_picture_h(const fby_picture *picture)
+{
+    return picture->resize ? picture->resize_h : picture->region.h;
+}
+
+static fby_reason decoder_said(fby_picture *picture, fby_reason reason)
+{
+    if (reason) picture->decode_failed = true;
+    return reason;
+}
+
+fby_reason fby_picture_open(fby_picture *picture, const fby_decode_options *options)
+{
+    if (!picture->memory) return FBY_REASON_NONE;
+    fby_picture_info info;
+    uint64_t start = now_ns();
+    fby_reason reason =
+        fby_decode_open(picture->memory->decoder, picture->bytes, picture->length, options, &info);
+    picture->memory->decode_ns += now_ns() - start;
+    if (reason) return decoder_said(picture, reason);
+    picture->source_w = info.w;
+    picture->source_h = info.h;
+    picture->region = (fby_region_of){0, 0, info.w, info.h};
+    return FBY_REASON_NONE;
+}
+
+/* Where the pending region's first pixel lies. */
+static const uint8_t *region_start(const fby_picture *picture, size_t *stride)
+{
+    *stride = (size_t)picture->held.w * 3;
+    return picture->pixels + (picture->region.y - picture->held.y) * *stride +
+           (size_t)(picture->region.x - picture->held.x) * 3;
+}
+
+static fby_reason resample_pixels(fby_picture *picture)
+{
+    fby_resampler *resampler = picture->memory->resampler;
+    size_t stride;
+    const uint8_t *rows = region_start(picture, &stride);
+    for (uint32_t y = 0; y < picture->region.h; y += ROWS) {
+        uint32_t count = picture->region.h - y < ROWS ? picture->region.h - y : ROWS;
+        fby_resample_rows(resampler, rows + y * stride, stride, count);
+    }
+    return FBY_REASON_NONE;
+}
+
+static fby_reason resample_decoded(fby_picture *picture)
+{
+    fby_picture_memory *memory = picture->memory;
+    uint64_t start = now_ns();
+    fby_reason reason = fby_decode_begin(memory->decoder, &picture->region);
+    while (!reason) {
+        const uint8_t *rows;
+        size_t stride;
+        uint32_t count;
+        reason = fby_decode_rows(memory->decoder, &rows, &stride, ROWS, &count);
+        uint64_t end = now_ns();
+        memory->decode_ns += end - start;
+        if (reason || !count) return decoder_said(picture, reason);
+        fby_resample_rows(memory->resampler, rows, stride, count);
+        start = now_ns();
+    }
+    memory->decode_ns += now_ns() - start;
+    return decoder_said(picture, reason);
+}
+
+/* The pending region through the pending resize and flips to `out`. */
+static fby_reason resample(fby_picture *picture, const fby_sink *sink, void *out)
+{
+    fby_resample_job job = {.in_w = picture->region.w,
+                            .in_h = picture->region.h,
+                            .out_w = picture->resize_w,
+                            .out_h = picture->resize_h,
+                            .filter = picture->filter,
+                            .pillow = picture->pillow,
+                            .flip_horizontal = picture->flip_horizontal,
+                            .flip_vertical = picture->flip_vertical};
+    if (fby_resample_begin(picture->memory->resampler, &job)) return FBY_REASON_MEMORY;
+    fby_reason reason = picture->pixels ? resample_pixels(picture) : resample_decoded(picture);
+    if (!reason) fby_resample_finish(picture->memory->resampler, sink, out);
+    return reason;
+}
+
+fby_reason fby_picture_hold(fby_picture *picture, const fby_region_of *region)
+{
+    if (!picture->memory) {
+        if (!picture->decoded) picture->wanted = *region;
+        picture->decoded = true;
+        return FBY_REASON_NONE;
+    }
+    if (picture->pixels) return FBY_REASON_NONE;
+    fby_picture_memory *memory = picture->memory;
+    int32_t index = buffer_take(memory, region->w, region->h);
+    if (index < 0) return FBY_REASON_MEMORY;
+    uint64_t start = now_ns();
+    fby_reason reason =
+        fby_decode_into(memory->decoder, region, memory->buffers[index].bytes, (size_t)region->w * 3);
+    memory->decode_ns += now_ns() - start;
+    if (reason) {
+        buffer_give(memory, index);
+        return decoder_said(picture, reason);
+    }
+    picture->pixels = memory->buffers[index].bytes;
+    picture->buffer = index;
+    picture->held = *region;
+    return FBY_REASON_NONE;
+}
+
+fby_reason fby_picture_settle(fby_picture *picture)
+{
+    if (!picture->resize && !picture->flip_horizontal && !picture->flip_vertical) return FBY_REASON_NONE;
+    uint32_t w = fby_picture_w(picture), h = fby_picture_h(picture);
+    if (!picture->resize || !picture->memory) {
+        fby_reason reason = fby_picture_hold(picture, &picture->region);
+        if (reason) return reason;
+    }
+    if (!picture->memory) {
+        become(picture, -1, w, h);
+        return FBY_REASON_NONE;
+    }
+    fby_picture_memory *memory = picture->memory;
+    int32_t index = buffer_take(memory, w, h);
+    if (index < 0) return FBY_REASON_MEMORY;
+    if (picture->resize) {
+        fby_reason reason = resample(picture, &memory->pixels, memory->buffers[index].bytes);
+        if (reason) {
+            buffer_give(memory, index);
+            return reason;
+        }
+    } else {
+        size_t stride;
+        const uint8_t *rows = region_start(picture, &stride);
+        fby_sink_write(&memory->pixels, memory->tier, rows, stride, w, h, picture->flip_horizontal,
+                       picture->flip_vertical, memory->buffers[index].bytes);
+    }
+    become(picture, index, w, h);
+    return FBY_REASON_NONE;
+}
+
+fby_reason fby_picture_crop(fby_picture *picture, uint32_t x, uint32_t y, uint32_t w, uint32_t h)
+{
+    if (picture->step) {
+        picture->step->crop_x = x;
+        picture->step->crop_y = y;
+        picture->step->crop_w = w;
+        picture->step->crop_h = h;
+    }
+    if (x == 0 && y == 0 && w == fby_picture_w(picture) && h == fby_picture_h(picture))
+        return FBY_REASON_NONE;
+    if (picture->resize) {
+        fby_reason reason = fby_picture_settle(picture);
+        if (reason) return reason;
+    }
+    if (picture->flip_horizontal) x = picture->region.w - x - w;
+    if (picture->flip_vertical) y = picture->region.h - y - h;
+    picture->region.x += x;
+    picture->region.y += y;
+    picture->region.w = w;
+    picture->region.h = h;
+    return FBY_REASON_NONE;
+}
+
+fby_reason fby_picture_pad(fby_picture *picture, uint32_t left, uint32_t top, uint32_t w, uint32_t h)
+{
+    if (w > FBY_PICTURE_SIDE || h > FBY_PICTURE_SIDE || (uint64_t)w * h > FBY_PICTURE_PIXELS)
+        return FBY_REASON_SHAPE;
+    if (picture->step) {
+        picture->step->pad_left = left;
+        picture->step->pad_top = top;
+    }
+    fby_reason reason = fby_picture_settle(picture);
+    if (!reason) reason = fby_picture_hold(picture, &picture->region);
+    if (reason) return reason;
+    if (!picture->memory) {
+        become(picture, -1, w, h);
+        return FBY_REASON_NONE;
+    }
+    int32_t index = buffer_take(picture->memory, w, h);
+    if (index < 0) return FBY_REASON_MEMORY;
+    uint8_t *to = picture->memory->buffers[index].bytes;
+    memset(to, 0, (size_t)w * h * 3);
+    size_t stride;
+    const uint8_t *from = region_start(picture, &stride);
+    for (uint32_t y = 0; y < picture->region.h; y++)
+        memcpy(to + ((size_t)(top + y) * w + left) * 3, from + y * stride, (size_t)picture->region.w * 3);
+    become(picture, index, w, h);
+    return FBY_REASON_NONE;
+}
+
+fby_reason fby_picture_resize(fby_picture *picture, uint32_t w, uint32_t h, fby_filter filter, int pillow)
+{
+    if (w > FBY_PICTURE_SIDE || h > FBY_PICTURE_SIDE || (uint64_t)w * h > FBY_PICTURE_PIXELS)
+        return FBY_REASON_SHAPE;
+    if (w == fby_picture_w(picture) && h == fby_picture_h(picture)) return FBY_REASON_NONE;
+    /* A flip before a resize is not a flip after it: the filter's windows are rounded from the left. */
+    fby_reason reason = fby_picture_settle(picture);
+    if (reason) return reason;
+    picture->resize = true;
+    picture->resize_w = w;
+    picture->resize_h = h;
+    picture->filter = filter;
+    picture->pillow = pillow;
+    return FBY_REASON_NONE;
+}
+
+void fby_picture_flip(fby_picture *picture, bool horizontal, bool vertical)
+{
+    if (picture->step) {
+        picture->step->flip_horizontal = horizontal;
+        picture->step->flip_vertical = vertical;
+    }
+    picture->flip_horizontal ^= horizontal;
+    picture->flip_vertical ^= vertical;
+}
+
+fby_reason fby_picture_finish(fby_picture *picture, const fby_sink *sink, void *out)
+{
+    if (picture->memory && picture->resize) return resample(picture, sink, out);
+    fby_reason reason = fby_picture_hold(picture, &picture->region);
+    if (reason || !picture->memory) return reason;
+    size_t stride;
+    const uint8_t *rows = region_start(picture, &stride);
+    fby_sink_write(sink, picture->memory->tier, rows, stride, picture->region.w, picture->region.h,
+                   picture->flip_horizontal, picture->flip_vertical, out);
+    return FBY_REASON_NONE;
+}

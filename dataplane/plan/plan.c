@@ -1,0 +1,189 @@
+#include "dataplane/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "dataplane/plan/tree.h"
+#include "dataplane/spec/params.h"
+
+/* The seed that a random op's parameters hold. */
+static uint64_t seed_of(const fby_op *op, const void *params)
+{
+    for (uint32_t i = 0; i < op->param_count; i++)
+        if (op->params[i].type == FBY_PARAM_SEED)
+            return *(const uint64_t *)((const char *)params + op->params[i].offset);
+    return 0;
+}
+
+/* The key of a stage: of its parent's, its op and the op's version, and its parameters as text, which include
+ * a random op's augment_seed; with it goes the op's ordinal, on which its draws depend. */
+static fby_digest stage_key(fby_digest parent, const fby_op *op, uint32_t ordinal, const char *params)
+{
+    XXH128_hash_t of_params = XXH3_128bits(params, strlen(params));
+    uint64_t parts[] = {parent.high,
+                        parent.low,
+                        XXH3_64bits(op->name, strlen(op->name)),
+                        op->version,
+                        op->random ? ordinal : UINT64_MAX,
+                        of_params.high64,
+                        of_params.low64};
+    XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
+    return (fby_digest){hash.high64, hash.low64};
+}
+
+static char *params_text(const fby_op *op, const void *params)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    if (!out) return NULL;
+    fby_params_print(op, params, out);
+    bool failed = ferror(out);
+    if (!fclose(out) && !failed) return text;
+    free(text);
+    return NULL;
+}
+
+/* The stage below `parent` with this key, or a new one; its index, or -1 without memory. */
+static int32_t stage_find(fby_plan *plan, int32_t parent, const fby_op_use *use, uint32_t ordinal)
+{
+    const fby_op *op = use->op;
+    char *text = params_text(op, use->params);
+    if (!text) return -1;
+    fby_digest key = stage_key(plan->stages[parent].key, op, ordinal, text);
+    int32_t *link = &plan->stages[parent].first;
+    while (*link >= 0) {
+        fby_stage *stage = &plan->stages[*link];
+        if (stage->key.high == key.high && stage->key.low == key.low) {
+            free(text);
+            return *link;
+        }
+        link = &stage->next;
+    }
+    fby_stage *stage = &plan->stages[plan->stage_count];
+    *stage = (fby_stage){.key = key, .parent = parent, .first = -1, .next = -1, .op = op, .ordinal = ordinal};
+    snprintf(stage->text, sizeof stage->text, "%s", text);
+    free(text);
+    stage->augment_seed = seed_of(op, use->params);
+    stage->params = malloc(op->params_bytes ? op->params_bytes : 1);
+    if (!stage->params) return -1;
+    memcpy(stage->params, use->params, op->params_bytes);
+    *link = (int32_t)plan->stage_count++;
+    return *link;
+}
+
+static int sink_make(fby_sink *sink, const fby_shape *shape)
+{
+    *sink = (fby_sink){.dtype = shape->dtype,
+                       .layout = shape->layout,
+                       .normalize = shape->normalized,
+                       .unit = shape->dtype != FBY_U8};
+    for (int c = 0; c < 3; c++) {
+        sink->mean[c] = shape->mean[c];
+        sink->std[c] = shape->normalized ? shape->std[c] : 1;
+    }
+    return fby_sink_prepare(sink);
+}
+
+static fby_branch_info branch_info(const fby_shape *shape)
+{
+    fby_branch_info info = {.sample_bytes = (uint64_t)shape->w * shape->h * 3 * fby_dtype_bytes(shape->dtype),
+                            .dtype = shape->dtype,
+                            .layout = shape->layout,
+                            .dimensions = 3};
+    bool planes = shape->layout == FBY_CHW;
+    info.shape[0] = planes ? 3 : shape->h;
+    info.shape[1] = planes ? shape->h : shape->w;
+    info.shape[2] = planes ? shape->w : 3;
+    return info;
+}
+
+static int branch_add(fby_plan *plan, const fby_spec *spec, uint32_t branch, fby_error *error)
+{
+    fby_shape shape;
+    int status = fby_spec_infer(spec, &shape, error);
+    if (status) return status;
+    int32_t at = 0;
+    uint32_t ordinal = 0;
+    uint64_t bit = UINT64_C(1) << branch;
+    plan->stages[0].branches |= bit;
+    for (uint32_t i = 0; i < spec->op_count; i++) {
+        at = stage_find(plan, at, &spec->ops[i], ordinal);
+        if (at < 0) return fby_fail(error, FBY_ENOMEM, "%s: no memory to plan it", spec->name);
+        plan->stages[at].branches |= bit;
+        ordinal += spec->ops[i].op->random;
+    }
+    fby_stage *last = &plan->stages[at];
+    if (!last->ends && sink_make(&last->sink, &shape))
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: pipeline.normalize: std is 0 or not finite; expected numbers above 0",
+                        spec->name);
+    last->ends |= bit;
+    plan->last[branch] = at;
+    plan->branches[branch] = branch_info(&shape);
+    plan->branch_count = branch + 1;
+    return FBY_OK;
+}
+
+int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count, fby_digest fingerprint,
+                    fby_error *error)
+{
+    *out = NULL;
+    if (count < 1 || count > FBY_PLAN_BRANCHES)
+        return fby_fail(error, FBY_EINVAL, "a plan of %u branches; expected 1 to %d", count,
+                        FBY_PLAN_BRANCHES);
+    size_t most = 1;
+    for (uint32_t i = 0; i < count; i++) most += specs[i]->op_count;
+    int status = FBY_OK;
+    fby_plan *plan = calloc(1, sizeof *plan);
+    if (plan) plan->stages = calloc(most, sizeof *plan->stages);
+    if (!plan || !plan->stages) {
+        status = fby_fail(error, FBY_ENOMEM, "%s: no memory to plan it", specs[0]->name);
+        goto end;
+    }
+    plan->stages[0] = (fby_stage){.key = fingerprint, .parent = -1, .first = -1, .next = -1};
+    plan->stage_count = 1;
+    for (uint32_t i = 0; i < count && !status; i++) status = branch_add(plan, specs[i], i, error);
+end:
+    if (status) fby_plan_destroy(&plan);
+    *out = plan;
+    return status;
+}
+
+void fby_plan_destroy(fby_plan **plan)
+{
+    fby_plan *p = *plan;
+    if (!p) return;
+    for (uint32_t i = 0; i < p->stage_count; i++) free(p->stages[i].params);
+    free(p->stages);
+    free(p);
+    *plan = NULL;
+}
+
+uint32_t fby_plan_branches(const fby_plan *plan)
+{
+    return plan->branch_count;
+}
+
+fby_branch_info fby_plan_branch(const fby_plan *plan, uint32_t branch)
+{
+    return plan->branches[branch];
+}
+
+uint32_t fby_plan_stages(const fby_plan *plan)
+{
+    return plan->stage_count;
+}
+
+void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out)
+{
+    const fby_stage *s = &plan->stages[stage];
+    *out = (fby_stage_info){.key = s->key,
+                            .parent = s->parent,
+                            .op = s->op ? s->op->name : "source",
+                            .branches = s->branches,
+                            .random = s->op && s->op->random};
+    memcpy(out->params, s->text, sizeof out->params);
+}
