@@ -50,7 +50,8 @@ const char *fby_dataset_class(const fby_dataset *dataset, uint32_t label); /* na
 /* Of relative paths, sizes and labels: equal data, equal fingerprint, wherever it lies. XXH3 128. */
 fby_digest fby_dataset_fingerprint(const fby_dataset *dataset);
 bool fby_dataset_from_cache(const fby_dataset *dataset); /* the index was there and still valid */
-/* Files left out because no decoder knows their ending (.ppm, .bmp, …). */
+/* Files left out: no decoder knows their ending (.ppm, .bmp, .pgm), or they have a picture's name and are no
+ * regular file (a dangling link, a pipe). */
 uint64_t fby_dataset_left_out(const fby_dataset *dataset);
 uint64_t fby_dataset_index_bytes(const fby_dataset *dataset); /* mapped memory it holds */
 

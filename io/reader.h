@@ -26,7 +26,8 @@ typedef enum fby_read_failure {
     FBY_READ_OK = 0,
     FBY_READ_MISSING,    /* ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG */
     FBY_READ_UNREADABLE, /* EACCES, EPERM, EISDIR */
-    FBY_READ_CHANGED,    /* size differs from `size`, also when looked at once more */
+    FBY_READ_CHANGED,    /* size differs from `size`, also when looked at once more: EFBIG it grew, ENODATA it
+                            shrank */
     FBY_READ_IO          /* EIO and everything else, after the retries that the kernel asks for */
 } fby_read_failure;
 
@@ -50,7 +51,8 @@ typedef struct fby_reader fby_reader;
 
 /* Falls back where io_uring is refused (AUTO only; URING then fails with FBY_ENOTSUP and the reason). */
 int fby_reader_create(fby_reader **out, const fby_reader_options *options, fby_error *error);
-void fby_reader_destroy(fby_reader **reader); /* waits for what is in flight */
+/* Waits for what is being read; what isn't begun yet is left. Afterwards no buffer is touched any more. */
+void fby_reader_destroy(fby_reader **reader);
 
 fby_reader_kind fby_reader_kind_of(const fby_reader *reader); /* URING or PREAD */
 /* One line: which implementation, which features were left out, and why; for status and the log. */

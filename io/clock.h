@@ -1,0 +1,15 @@
+/* The time base of the readers and of progress reports. */
+#ifndef FBY_IO_CLOCK_H
+#define FBY_IO_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t fby_io_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#endif
