@@ -1,0 +1,414 @@
+/* The spec parser through its interface: defaults, every key's forms, and what each mistake is told. */
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dataplane/spec/spec.h"
+#include "tests/support/test.h"
+
+#define HEAD     "dataset: photos\n"
+#define PIPELINE "pipeline: [decode, random_resized_crop: 224, normalize: imagenet]\n"
+
+static fby_spec *parse(const char *text)
+{
+    fby_spec *spec;
+    fby_error error = FBY_ERROR_INIT;
+    int status = fby_spec_parse(&spec, "s.yaml", text, strlen(text), "/data", &error);
+    cr_assert_eq(status, FBY_OK, "%s\n%s", error.text, text);
+    return spec;
+}
+
+/* Parses a wrong spec and looks for `expected` in what it is told. */
+static void refused(const char *text, const char *expected)
+{
+    fby_spec *spec;
+    fby_error error = FBY_ERROR_INIT;
+    int status = fby_spec_parse(&spec, "s.yaml", text, strlen(text), "/data", &error);
+    cr_assert_eq(status, FBY_EINVAL, "not refused: %s", text);
+    cr_assert_null(spec);
+    cr_assert_eq(error.code, FBY_EINVAL);
+    cr_assert_not_null(strstr(error.text, expected), "said:     %s\nexpected: %s", error.text, expected);
+    cr_assert(!strncmp(error.text, "s.yaml:", 7), "%s", error.text);
+    cr_assert_null(strpbrk(error.text, "\n\r\t"), "%s", error.text);
+    cr_assert_not_null(strstr(error.text, "expected"), "%s", error.text);
+}
+
+Test(spec, defaults)
+{
+    fby_spec *spec = parse(HEAD PIPELINE);
+    cr_assert_eq(spec->dataset_kind, FBY_DATASET_FOLDER);
+    cr_assert_str_eq(spec->dataset_path, "/data/photos");
+    cr_assert_eq(spec->allow_empty, false);
+    cr_assert_eq(spec->order, FBY_ORDER_SHARED);
+    cr_assert_eq(spec->seed, 0);
+    cr_assert_eq(spec->augment_seed, 0);
+    cr_assert_eq(spec->epochs, 0);
+    cr_assert_eq(spec->steps_per_epoch, 0);
+    cr_assert_eq(spec->batch_size, 64);
+    cr_assert_eq(spec->drop_last, false);
+    cr_assert_eq(spec->ranks, 1);
+    cr_assert_eq(spec->window, 3);
+    cr_assert_eq(spec->on_error, FBY_ON_ERROR_FAIL);
+    cr_assert_eq(spec->max_errors, 0.001);
+    cr_assert_eq(spec->sample_timeout_ns, UINT64_C(30000000000));
+    cr_assert_eq(spec->op_count, 4, "to is added");
+    cr_assert_str_eq(spec->ops[3].op->name, "to");
+    fby_shape shape;
+    cr_assert_eq(fby_spec_infer(spec, &shape, NULL), FBY_OK);
+    cr_assert_eq(shape.dtype, FBY_F32);
+    cr_assert_eq(shape.layout, FBY_CHW);
+    cr_assert_eq(shape.w, 224);
+    cr_assert_eq(shape.h, 224);
+    cr_assert(shape.normalized);
+    cr_assert_float_eq(shape.mean[0], 0.485f, 1e-9);
+    cr_assert_float_eq(shape.std[2], 0.225f, 1e-9);
+    fby_spec_free(&spec);
+    cr_assert_null(spec);
+}
+
+Test(spec, a_pipeline_that_is_not_normalized_ends_as_u8)
+{
+    fby_spec *spec = parse(HEAD "pipeline: [decode, resize: [30, 40]]\n");
+    fby_shape shape;
+    cr_assert_eq(fby_spec_infer(spec, &shape, NULL), FBY_OK);
+    cr_assert_eq(shape.dtype, FBY_U8);
+    cr_assert_eq(shape.layout, FBY_CHW);
+    cr_assert_eq(shape.h, 30);
+    cr_assert_eq(shape.w, 40);
+    fby_spec_free(&spec);
+}
+
+Test(spec, every_key)
+{
+    fby_spec *spec =
+        parse("# all of it\n"
+              "dataset: {list: /lists/train.txt, allow_empty: true}\n"
+              "order: strict\nseed: 18446744073709551615\naugment_seed: 7\nepochs: 90\n"
+              "steps_per_epoch: 1000\n"
+              "pipeline:\n"
+              "  - decode: {fast: true, exif: true, tolerate_missing_eoi: true, max_pixels: 1000000}\n"
+              "  - random_resized_crop: {size: [192, 256], scale: [1/4, 1], ratio: [3/4, 4/3], "
+              "interpolation: bicubic, pillow: 12, augment_seed: 9}\n"
+              "  - random_horizontal_flip:\n"
+              "      p: 1/2\n"
+              "  - random_vertical_flip: 0.25\n"
+              "  - normalize: {mean: [0.5, 0.5, 0.5], std: [1/4, 1/4, 1/4]}\n"
+              "  - to: {dtype: bf16, layout: hwc}\n"
+              "batch: {size: 4096, drop_last: true}\nranks: 8\nwindow: 5\non_error: skip\n"
+              "max_errors: 12\nsample_timeout: 1.5m\n");
+    cr_assert_eq(spec->dataset_kind, FBY_DATASET_LIST);
+    cr_assert_str_eq(spec->dataset_path, "/lists/train.txt");
+    cr_assert_eq(spec->allow_empty, true);
+    cr_assert_eq(spec->dataset_line, 2);
+    cr_assert_eq(spec->order, FBY_ORDER_STRICT);
+    cr_assert_eq(spec->seed, UINT64_MAX);
+    cr_assert_eq(spec->augment_seed, 7);
+    cr_assert_eq(spec->epochs, 90);
+    cr_assert_eq(spec->steps_per_epoch, 1000);
+    cr_assert_eq(spec->op_count, 6);
+    cr_assert_eq(spec->ops[1].line, 10);
+    cr_assert_eq(spec->batch_size, 4096);
+    cr_assert_eq(spec->drop_last, true);
+    cr_assert_eq(spec->ranks, 8);
+    cr_assert_eq(spec->window, 5);
+    cr_assert_eq(spec->on_error, FBY_ON_ERROR_SKIP);
+    cr_assert_eq(spec->max_errors, 12);
+    cr_assert_eq(spec->sample_timeout_ns, UINT64_C(90000000000));
+    char *text = fby_spec_print(spec);
+    cr_assert_not_null(strstr(text,
+                              "random_resized_crop: {size: [192, 256], scale: [0.25, 1], ratio: [0.75, "
+                              "1.3333333333333333], interpolation: bicubic, pillow: 12, augment_seed: 9}"),
+                       "%s", text);
+    cr_assert_not_null(strstr(text, "random_vertical_flip: {p: 0.25, augment_seed: 7}"), "%s", text);
+    free(text);
+    fby_spec_free(&spec);
+}
+
+Test(spec, forms_of_the_same)
+{
+    const char *forms[][2] = {
+        {HEAD PIPELINE, "dataset: {folder: /data/photos}\n" PIPELINE},
+        {HEAD "batch: 32\n" PIPELINE, "batch: {size: 32}\n" HEAD PIPELINE},
+        {HEAD "pipeline: [decode, center_crop: 8]",
+         HEAD "pipeline:\n- decode: {}\n- center_crop: {size: [8, 8]}\n"},
+        {HEAD "pipeline: [decode, center_crop: 8]",
+         HEAD "pipeline:\n- decode:\n- center_crop:\n    size: 8\n- to: {dtype: u8}"},
+        {HEAD "epochs: unlimited\n" PIPELINE, HEAD "steps_per_epoch: unset\n" PIPELINE},
+        {HEAD "sample_timeout: 2s\n" PIPELINE, HEAD "sample_timeout: 2000ms\n" PIPELINE},
+        {HEAD "augment_seed: 3\n" PIPELINE, PIPELINE HEAD "augment_seed: 3"},
+        {HEAD PIPELINE, "\xEF\xBB\xBF" HEAD PIPELINE},
+        {HEAD PIPELINE,
+         "{\"dataset\": \"photos\", \"pipeline\": [\"decode\", {\"random_resized_crop\": {\"size\": 224, "
+         "\"ratio\": [\"3/4\", \"4/3\"]}}, {\"normalize\": \"imagenet\"}]}"},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        fby_spec *one = parse(forms[i][0]), *other = parse(forms[i][1]);
+        char *one_text = fby_spec_print(one), *other_text = fby_spec_print(other);
+        cr_assert_str_eq(one_text, other_text);
+        free(one_text);
+        free(other_text);
+        fby_spec_free(&one);
+        fby_spec_free(&other);
+    }
+}
+
+Test(spec, unknown_names_are_refused_with_the_nearest)
+{
+    refused(HEAD "pipelin: []\n" PIPELINE, "s.yaml:2: unknown key \"pipelin\"; expected dataset,");
+    refused(HEAD "pipelin: []\n" PIPELINE, "did you mean pipeline?");
+    refused(HEAD "Order: strict\n" PIPELINE, "did you mean order?");
+    refused(HEAD "order: strickt\n" PIPELINE, "s.yaml:2: order: unknown value \"strickt\"; expected shared, "
+                                              "strict or sequential; did you mean strict?");
+    refused(HEAD "on_error: ignore\n" PIPELINE, "on_error: unknown value \"ignore\"; expected fail or skip");
+    refused(HEAD "batch: {szie: 3}\n" PIPELINE,
+            "batch: unknown key \"szie\"; expected size or drop_last; did you mean size?");
+    refused("dataset: {fodler: a}\n" PIPELINE, "did you mean folder?");
+    refused(HEAD "pipeline:\n- decode\n- random_resize_crop: 224\n",
+            "s.yaml:4: pipeline: unknown op \"random_resize_crop\"; expected center_crop,");
+    refused(HEAD "pipeline:\n- decode\n- random_resize_crop: 224\n", "did you mean random_resized_crop?");
+    refused(HEAD "pipeline:\n- decode\n- resize: {sise: 224}\n",
+            "s.yaml:4: pipeline.resize: unknown key \"sise\"; expected size, interpolation, pillow; did you "
+            "mean size?");
+    refused(HEAD "pipeline:\n- decode\n- resize: {size: 224, interpolation: bicubik}\n",
+            "pipeline.resize.interpolation: \"bicubik\"; expected nearest, box, bilinear, bicubic or "
+            "lanczos; did you "
+            "mean bicubic?");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize: imagnet]\n", "did you mean imagenet?");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: float32}]\n",
+            "pipeline.to.dtype: \"float32\"; expected u8, f16, bf16 or f32");
+}
+
+Test(spec, parts_of_later_versions_say_so)
+{
+    const char *texts[] = {"dataset: {tar: a.tar}\n" PIPELINE,
+                           HEAD "split: {part: 0.5}\n" PIPELINE,
+                           HEAD "cache: 3\n" PIPELINE,
+                           HEAD "device: cuda\n" PIPELINE,
+                           HEAD "pipeline: [decode, echo: {factor: 2}, center_crop: 3]\n",
+                           HEAD "pipeline: [decode, cache: {memory: 40GiB}, center_crop: 3]\n",
+                           HEAD "pipeline: [device]\n",
+                           HEAD "batch: {size: 3, echo: {factor: 2}}\n" PIPELINE};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) refused(texts[i], "not in this version");
+}
+
+Test(spec, values_out_of_range_are_refused)
+{
+    refused(HEAD "window: 0\n" PIPELINE, "s.yaml:2: window: \"0\"; expected a whole number, 1 to 1024");
+    refused(HEAD "batch: 0\n" PIPELINE, "batch: \"0\"; expected a whole number, 1 to 4096");
+    refused(HEAD "batch: {size: 4097}\n" PIPELINE,
+            "batch.size: \"4097\"; expected a whole number, 1 to 4096");
+    refused(HEAD "batch: [3]\n" PIPELINE, "batch: a list; expected a size");
+    refused(HEAD "batch: {drop_last: yes}\n" PIPELINE, "batch.drop_last: \"yes\"; expected true or false");
+    refused(HEAD "ranks: 1025\n" PIPELINE, "ranks: \"1025\"; expected a whole number, 1 to 1024");
+    refused(HEAD "seed: -1\n" PIPELINE, "seed: \"-1\"; expected a whole number, 0 to 18446744073709551615");
+    refused(HEAD "seed: 18446744073709551616\n" PIPELINE, "seed: ");
+    refused(HEAD "seed: {}\n" PIPELINE, "seed: a map; expected");
+    refused(HEAD "seed:\n" PIPELINE, "seed: nothing; expected");
+    refused(HEAD "epochs: 0\n" PIPELINE,
+            "epochs: \"0\"; expected a whole number of at least 1, or unlimited");
+    refused(HEAD "steps_per_epoch: x\n" PIPELINE,
+            "steps_per_epoch: \"x\"; expected a whole number of at least 1, or unset");
+    refused(HEAD "max_errors: 1.5\n" PIPELINE, "max_errors: \"1.5\"; expected a part of an epoch");
+    refused(HEAD "max_errors: -0.1\n" PIPELINE, "max_errors: ");
+    refused(HEAD "max_errors: nan\n" PIPELINE, "max_errors: ");
+    refused(HEAD "sample_timeout: 30\n" PIPELINE, "sample_timeout: \"30\"; expected a duration");
+    refused(HEAD "sample_timeout: 25h\n" PIPELINE, "sample_timeout: ");
+    refused(HEAD "sample_timeout: 0s\n" PIPELINE, "sample_timeout: ");
+    refused(HEAD "sample_timeout: 0.0001s\n" PIPELINE, "sample_timeout: ");
+    refused(HEAD "sample_timeout: 3 s\n" PIPELINE, "sample_timeout: ");
+    refused(HEAD "order: []\n" PIPELINE, "order: a list; expected shared, strict or sequential");
+    refused(HEAD "pipeline: [decode, random_resized_crop: {size: 8, scale: [1, 0.5]}]\n",
+            "pipeline.random_resized_crop.scale: the first is above the second; expected [low, high]");
+    refused(HEAD "pipeline: [decode, random_resized_crop: {size: 8, scale: [0, 1]}]\n", "0 is out of range");
+    refused(HEAD "pipeline: [decode, random_resized_crop: {size: 8, ratio: 1}]\n", "expected [low, high]");
+    refused(HEAD "pipeline: [decode, random_resized_crop: {size: 8, ratio: [1, 2, 3]}]\n",
+            "the wrong number of values");
+    refused(HEAD "pipeline: [decode, random_resized_crop: {size: 8, ratio: [1, 3/0]}]\n",
+            "\"3/0\" is not a number");
+    refused(HEAD "pipeline: [decode, random_resized_crop]\n",
+            "pipeline.random_resized_crop.size: missing; expected both sides");
+    refused(HEAD "pipeline: [decode, center_crop: 3, random_horizontal_flip: 1.5]\n",
+            "pipeline.random_horizontal_flip.p: 1.5 is out of range; expected a number, 0 to 1");
+    refused(HEAD "pipeline: [decode, center_crop: 0]\n",
+            "pipeline.center_crop.size: \"0\"; expected whole pixels, 1 to 16384");
+    refused(HEAD "pipeline: [decode, center_crop: [1, 2, 3]]\n",
+            "pipeline.center_crop.size: a list; expected");
+    refused(HEAD "pipeline: [decode: {max_pixels: 0}, center_crop: 3]\n",
+            "pipeline.decode.max_pixels: \"0\"; expected a whole number");
+    refused(HEAD "pipeline: [decode: {fast: 1}, center_crop: 3]\n",
+            "pipeline.decode.fast: \"1\"; expected true or false");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize: {mean: [0, 0, 0], std: [1, 0, 1]}]\n",
+            "pipeline.normalize: std is 0 for green; expected three numbers above 0");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize: {mean: [0, 0], std: [1, 1, 1]}]\n",
+            "expected [red, green, blue]");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize: {mean: [0, 0, .inf], std: [1, 1, 1]}]\n",
+            "is not a number");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize]\n", "pipeline.normalize.mean: missing");
+}
+
+Test(spec, pipelines_that_cannot_be_are_refused)
+{
+    refused(HEAD, "s.yaml:1: pipeline: missing; expected a list of ops");
+    refused(PIPELINE, "s.yaml:1: dataset: missing; expected a folder's path");
+    refused(HEAD "pipeline: []\n", "pipeline: no ops; expected");
+    refused(HEAD "pipeline: decode\n", "pipeline: \"decode\"; expected a list of ops");
+    refused(HEAD "pipeline: [[decode]]\n", "pipeline: a list; expected an op's name");
+    refused(HEAD "pipeline:\n- decode\n- resize:\n  size: 3\n",
+            "s.yaml:4: pipeline: 2 keys in one entry; expected one op each");
+    refused(HEAD "pipeline: [resize: [3, 3]]\n",
+            "pipeline.resize: the samples are still encoded; expected decode before resize");
+    refused(HEAD "pipeline: [decode, decode]\n", "pipeline.decode: the samples are decoded already");
+    refused(HEAD "pipeline:\n- decode\n- to: {}\n- center_crop: 3\n",
+            "s.yaml:5: pipeline.center_crop: the samples are finished");
+    refused(HEAD "pipeline: [decode, normalize: imagenet, center_crop: 3]\n",
+            "expected center_crop before normalize");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize: imagenet, normalize: imagenet]\n",
+            "expected one normalize");
+    refused(HEAD "pipeline: [decode, center_crop: 3, normalize: imagenet, to: {dtype: u8}]\n",
+            "normalized samples don't fit u8");
+    refused(HEAD "pipeline: [random_horizontal_flip: 0.5]\n",
+            "expected decode before random_horizontal_flip");
+    refused(HEAD "pipeline:\n- decode\n- normalize: imagenet\n",
+            "s.yaml:3: pipeline.decode: samples come out in different sizes, and a batch needs one; expected "
+            "random_resized_crop: SIZE");
+    refused(
+        HEAD "pipeline:\n- decode\n- resize: 256\n- random_horizontal_flip\n",
+        "s.yaml:4: pipeline.resize: samples come out in different sizes (only the shorter side is fixed)");
+    refused("dataset: {}\n" PIPELINE, "dataset: neither folder nor list; expected one of them");
+    refused("dataset: {folder: a, list: b}\n" PIPELINE, "dataset: folder and list together");
+    refused("dataset: []\n" PIPELINE, "dataset: a list; expected a folder's path");
+    refused("dataset: {folder: }\n" PIPELINE, "dataset.folder: nothing; expected a path");
+    refused("dataset: ''\n" PIPELINE, "dataset: \"\"; expected a path");
+
+    char text[4096] = HEAD "pipeline: [decode, center_crop: 8";
+    for (int i = 0; i < 70; i++) strcat(text, ", random_vertical_flip");
+    strcat(text, "]\n");
+    refused(text, "pipeline: 72 ops; expected at most 63");
+}
+
+Test(spec, a_size_that_is_known_stays_known)
+{
+    fby_spec *spec = parse(HEAD "pipeline: [decode, center_crop: [40, 30], resize: 15]\n");
+    fby_shape shape;
+    cr_assert_eq(fby_spec_infer(spec, &shape, NULL), FBY_OK);
+    cr_assert_eq(shape.w, 15);
+    cr_assert_eq(shape.h, 20);
+    fby_spec_free(&spec);
+}
+
+Test(spec, what_is_not_plain_yaml_is_refused)
+{
+    refused("", "s.yaml:1: it is empty; expected a map");
+    refused("# nothing\n", "it is empty");
+    refused("- a\n", "a list; expected a map with dataset and pipeline");
+    refused("hello\n", "\"hello\"; expected a map with dataset and pipeline");
+    refused(HEAD "seed: &a 3\nepochs: *a\n", "s.yaml:2: an anchor (&name); expected plain values");
+    refused(HEAD "seed: *a\n", "s.yaml:2: an alias (*name); expected the value itself");
+    refused(HEAD "seed: !!int 3\n", "a tag (!name); expected plain values");
+    refused(HEAD PIPELINE "---\n" HEAD, "a second document begins; expected one spec per file");
+    refused(HEAD "seed: 1\nseed: 2\n", "s.yaml:3: seed: given twice, first in line 2; expected it once");
+    refused(HEAD "pipeline: [resize: {size: 3, size: 3}]\n", "size: given twice");
+    refused(HEAD "? [a]\n: 3\n", "a key is a list or a map; expected a name");
+    refused(HEAD "pipeline: [decode\n", "not valid YAML");
+    refused(HEAD "batch:\n\tsize: 3\n", "s.yaml:3: not valid YAML");
+    refused(HEAD "a: b: c\n", "s.yaml:2: not valid YAML");
+    refused(HEAD "seed: \"a\\0b\"\n", "a text holds a NUL character");
+    refused("dataset: \xFF\xFE\n", "s.yaml:1: byte 9 is not text in UTF-8");
+    refused("a: b\nc: \xED\xA0\x80\n", "s.yaml:2: byte 8 is not text in UTF-8");
+    refused("a: \xC0\x80\n", "is not text in UTF-8");
+    refused("a: [[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]\n", "nested too deeply; expected at most 16 levels");
+    refused("\"a\\nb\": 3\n", "unknown key \"a?b\"");
+}
+
+Test(spec, size_is_bounded)
+{
+    fby_error error = FBY_ERROR_INIT;
+    fby_spec *spec;
+    size_t length = FBY_SPEC_BYTES + 1;
+    char *text = malloc(length);
+    memset(text, ' ', length);
+    cr_assert_eq(fby_spec_parse(&spec, "s", text, length, "/", &error), FBY_EINVAL);
+    cr_assert_not_null(strstr(error.text, "65537 bytes; expected a spec of at most 65536"), "%s", error.text);
+    memset(text, '[', length);
+    cr_assert_eq(fby_spec_parse(&spec, "s", text, FBY_SPEC_BYTES, "/", &error), FBY_EINVAL);
+    memcpy(text, "a: [", 4);
+    for (size_t i = 4; i + 2 < FBY_SPEC_BYTES; i += 2) memcpy(text + i, "b,", 2);
+    cr_assert_eq(fby_spec_parse(&spec, "s", text, FBY_SPEC_BYTES, "/", &error), FBY_EINVAL);
+    cr_assert_not_null(strstr(error.text, "too many values; expected at most 4096"), "%s", error.text);
+    for (size_t i = 0; i + 8 < FBY_SPEC_BYTES; i += 8) snprintf(text + i, 9, "%06zx:\n", i);
+    cr_assert_eq(fby_spec_parse(&spec, "s", text, FBY_SPEC_BYTES - 8, "/", &error), FBY_EINVAL);
+    free(text);
+}
+
+Test(spec, numbers_do_not_depend_on_the_locale)
+{
+    if (!setlocale(LC_ALL, "de_DE.UTF-8")) setlocale(LC_ALL, "C.UTF-8");
+    fby_spec *spec = parse(HEAD "max_errors: 0.25\n" PIPELINE);
+    cr_assert_eq(spec->max_errors, 0.25);
+    char *text = fby_spec_print(spec);
+    cr_assert_not_null(strstr(text, "max_errors: 0.25"));
+    free(text);
+    fby_spec_free(&spec);
+    setlocale(LC_ALL, "C");
+}
+
+Test(spec, nearest)
+{
+    static const char *const names[] = {"decode", "resize", "to"};
+    cr_assert_str_eq(fby_spec_nearest("decoed", names, 3), "decode");
+    cr_assert_str_eq(fby_spec_nearest("RESIZE", names, 3), "resize");
+    cr_assert_str_eq(fby_spec_nearest("resizes", names, 3), "resize");
+    cr_assert_str_eq(fby_spec_nearest("too", names, 3), "to");
+    cr_assert_null(fby_spec_nearest("crop", names, 3));
+    cr_assert_null(fby_spec_nearest("", names, 3));
+    cr_assert_null(fby_spec_nearest("x", names, 3));
+    char longest[200];
+    memset(longest, 'd', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    cr_assert_null(fby_spec_nearest(longest, names, 3));
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+Test(spec, load)
+{
+    char folder[] = "/tmp/fby_test_spec_XXXXXX", path[100], expected[200];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/train.yaml", folder);
+    write_file(path, HEAD PIPELINE);
+    fby_spec *spec = NULL;
+    fby_error error = FBY_ERROR_INIT;
+    cr_assert_eq(fby_spec_load(&spec, path, &error), FBY_OK, "%s", error.text);
+    snprintf(expected, sizeof expected, "%s/photos", folder);
+    cr_assert_str_eq(spec->dataset_path, expected);
+    cr_assert_str_eq(spec->name, "train.yaml");
+    fby_spec_free(&spec);
+
+    write_file(path, HEAD "windwo: 3\n" PIPELINE);
+    cr_assert_eq(fby_spec_load(&spec, path, &error), FBY_EINVAL);
+    cr_assert(!strncmp(error.text, "train.yaml:2: unknown key \"windwo\"", 34), "%s", error.text);
+    cr_assert_eq(fby_spec_load(&spec, folder, &error), FBY_EINVAL);
+    cr_assert_not_null(strstr(error.text, "a folder; expected a spec"), "%s", error.text);
+    unlink(path);
+    cr_assert_eq(fby_spec_load(&spec, path, &error), FBY_EIO);
+    cr_assert_not_null(strstr(error.text, "No such file"), "%s", error.text);
+    cr_assert_null(spec);
+    rmdir(folder);
+}
+
+Test(spec, the_base_must_be_absolute)
+{
+    fby_spec *spec;
+    fby_error error = FBY_ERROR_INIT;
+    cr_assert_eq(fby_spec_parse(&spec, "s", HEAD PIPELINE, strlen(HEAD PIPELINE), "here", &error),
+                 FBY_EINVAL);
+    cr_assert_eq(fby_spec_parse(&spec, "s", HEAD PIPELINE, strlen(HEAD PIPELINE), NULL, &error), FBY_EINVAL);
+}

@@ -1,0 +1,187 @@
+/* Printing and parsing are inverse, over random specs. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dataplane/spec/spec.h"
+#include "tests/support/test.h"
+
+enum { ROUNDS = 2000, ROOM = 16384 };
+
+static uint64_t state;
+
+static uint64_t next_random(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static uint64_t below(uint64_t n)
+{
+    return next_random() % n;
+}
+
+static double between(double low, double high)
+{
+    return low + (high - low) * (double)below(1u << 30) / (double)((1u << 30) - 1);
+}
+
+static void write_param(FILE *out, const fby_param *param)
+{
+    double a, b;
+    switch (param->type) {
+    case FBY_PARAM_BOOL:
+        fputs(below(2) ? "true" : "false", out);
+        break;
+    case FBY_PARAM_INT:
+        fprintf(out, "%" PRIu64, (uint64_t)param->low + below((uint64_t)(param->high - param->low) + 1));
+        break;
+    case FBY_PARAM_REAL:
+        fprintf(out, "%.17g", between(param->low, param->high));
+        break;
+    case FBY_PARAM_PAIR:
+        a = between(param->low, param->high);
+        b = between(param->low, param->high);
+        fprintf(out, "[%.17g, %.17g]", a < b ? a : b, a < b ? b : a);
+        break;
+    case FBY_PARAM_TRIPLE:
+        fprintf(out, "[%.17g, 1/%u, 2e-3]", between(0.1, 1), (unsigned)below(9) + 1);
+        break;
+    case FBY_PARAM_SIZE:
+    case FBY_PARAM_SHORTER:
+        if (below(2))
+            fprintf(out, "%u", (unsigned)below(500) + 1);
+        else
+            fprintf(out, "[%u, %u]", (unsigned)below(3) + 1, (unsigned)below(3) + 1);
+        break;
+    case FBY_PARAM_CHOICE: {
+        uint32_t count = 0;
+        while (param->choices[count]) count++;
+        fputs(param->choices[below(count)], out);
+        break;
+    }
+    case FBY_PARAM_SEED:
+        fprintf(out, "%" PRIu64, next_random());
+        break;
+    }
+}
+
+static void write_op(FILE *out, const fby_op *op)
+{
+    fprintf(out, "  - %s: {", op->name);
+    const char *comma = "";
+    for (uint32_t i = 0; i < op->param_count; i++) {
+        if (op->params[i].fallback && below(2)) continue;
+        fprintf(out, "%s%s: ", comma, op->params[i].name);
+        write_param(out, &op->params[i]);
+        comma = ", ";
+    }
+    fputs("}\n", out);
+}
+
+/* A valid spec, keys at random. */
+static void write_spec(FILE *out)
+{
+    static const char *const paths[] = {"photos",
+                                        "/a/b c",
+                                        "\"x\\ny\\t\\\"z\\\\\\u0085\\ufeff\\u2028\"",
+                                        "'é 日本 😀'",
+                                        "\"\\x01\\x7f\\ufffe\"",
+                                        "C:\\x",
+                                        "\"# [{*&!|>'%@`\""};
+    fprintf(out, "dataset: {%s: %s}\n", below(2) ? "list" : "folder",
+            paths[below(sizeof paths / sizeof *paths)]);
+    if (below(2))
+        fprintf(out, "order: %s\n", (const char *const[]){"shared", "strict", "sequential"}[below(3)]);
+    if (below(2))
+        fprintf(out, "seed: %" PRIu64 "\naugment_seed: %" PRIu64 "\n", next_random(), next_random());
+    if (below(2)) fprintf(out, "epochs: %" PRIu64 "\n", below(1000) + 1);
+    if (below(2)) fprintf(out, "steps_per_epoch: %" PRIu64 "\n", below(1000) + 1);
+    if (below(2)) fprintf(out, "batch: {size: %" PRIu64 ", drop_last: true}\n", below(4096) + 1);
+    if (below(2)) fprintf(out, "ranks: %" PRIu64 "\nwindow: %" PRIu64 "\n", below(1024) + 1, below(1024) + 1);
+    if (below(2)) fprintf(out, "on_error: skip\nmax_errors: %.17g\n", between(0, 0.999));
+    if (below(2)) fprintf(out, "sample_timeout: %" PRIu64 "ms\n", below(86400000) + 1);
+    fputs("pipeline:\n", out);
+    write_op(out, fby_op_find("decode"));
+    for (uint64_t i = below(4); i > 0; i--) {
+        const char *const names[] = {"resize", "random_horizontal_flip", "random_vertical_flip",
+                                     "random_resized_crop"};
+        write_op(out, fby_op_find(names[below(4)]));
+    }
+    write_op(out, fby_op_find("center_crop"));
+    bool normalized = below(2);
+    if (normalized) write_op(out, fby_op_find("normalize"));
+    if (below(2)) write_op(out, fby_op_find("random_horizontal_flip"));
+    if (!normalized && below(2)) write_op(out, fby_op_find("to"));
+}
+
+static bool same(const fby_spec *a, const fby_spec *b)
+{
+    if (a->op_count != b->op_count) return false;
+    for (uint32_t i = 0; i < a->op_count; i++)
+        if (a->ops[i].op != b->ops[i].op ||
+            memcmp(a->ops[i].params, b->ops[i].params, a->ops[i].op->params_bytes))
+            return false;
+    return a->dataset_kind == b->dataset_kind && !strcmp(a->dataset_path, b->dataset_path) &&
+           a->allow_empty == b->allow_empty && a->order == b->order && a->seed == b->seed &&
+           a->augment_seed == b->augment_seed && a->epochs == b->epochs &&
+           a->steps_per_epoch == b->steps_per_epoch && a->batch_size == b->batch_size &&
+           a->drop_last == b->drop_last && a->ranks == b->ranks && a->window == b->window &&
+           a->on_error == b->on_error && a->max_errors == b->max_errors &&
+           a->sample_timeout_ns == b->sample_timeout_ns;
+}
+
+Test(spec_print, parse_of_print_is_the_same_spec)
+{
+    uint64_t seed = (uint64_t)time(NULL);
+    char text[ROOM];
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        state = (seed + round) * 0x9E3779B97F4A7C15u | 1;
+        FILE *out = fmemopen(text, sizeof text, "w");
+        write_spec(out);
+        fclose(out);
+        fby_error error = FBY_ERROR_INIT;
+        fby_spec *one, *other;
+        cr_assert_eq(fby_spec_parse(&one, "one", text, strlen(text), "/base", &error), FBY_OK,
+                     "seed %" PRIu64 ": %s\n%s", seed + round, error.text, text);
+        char *printed = fby_spec_print(one);
+        cr_assert_not_null(printed);
+        cr_assert_eq(fby_spec_parse(&other, "other", printed, strlen(printed), "/elsewhere", &error), FBY_OK,
+                     "seed %" PRIu64 ": %s\n%s", seed + round, error.text, printed);
+        cr_assert(same(one, other), "seed %" PRIu64 ":\n%s\n%s", seed + round, text, printed);
+        char *again = fby_spec_print(other);
+        cr_assert_str_eq(printed, again);
+        free(printed);
+        free(again);
+        fby_spec_free(&one);
+        fby_spec_free(&other);
+    }
+}
+
+/* Damaged specs are refused or taken, and leave nothing behind. */
+Test(spec_print, damaged_texts_do_no_harm)
+{
+    uint64_t seed = (uint64_t)time(NULL) * 31;
+    char text[ROOM];
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        state = (seed + round) * 0x9E3779B97F4A7C15u | 1;
+        FILE *out = fmemopen(text, sizeof text, "w");
+        write_spec(out);
+        fclose(out);
+        size_t length = strlen(text);
+        for (uint64_t i = below(4) + 1; i > 0; i--) {
+            static const char odd[] = "{}[]:,-#&*!|>'\"%@`\n\t ?0\x80";
+            text[below(length)] = odd[below(sizeof odd - 1)];
+        }
+        fby_error error = FBY_ERROR_INIT;
+        fby_spec *spec;
+        int status = fby_spec_parse(&spec, "s", text, below(2) ? length : below(length), "/base", &error);
+        cr_assert((status == FBY_OK) == (spec != NULL));
+        cr_assert(status == FBY_OK || (status == FBY_EINVAL && strlen(error.text) > 4), "seed %" PRIu64,
+                  seed + round);
+        fby_spec_free(&spec);
+    }
+}
