@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "ringbuf/spsc.h"
 #include "ringbuf/wait.h"
 #include "tests/ringbuf/random.h"
 
@@ -24,7 +23,10 @@ int exchange_create(exchange *out, uint32_t deliveries, uint64_t seed, fby_error
         status = fby_region_create(&out->down, FBY_REGION_DOWN, fby_down_bytes(EXCHANGE_RING), -1, error);
     if (status == 0)
         status = fby_region_create(&out->up, FBY_REGION_UP, fby_up_bytes(EXCHANGE_RING), -1, error);
-    if (status == 0) ((fby_down_words *)out->down.base)->capacity = EXCHANGE_RING;
+    if (status == 0) {
+        fby_delivery_writer_init(&out->delivery, out->down.base, EXCHANGE_RING);
+        fby_returns_reader_init(&out->returns, out->up.base, EXCHANGE_RING);
+    }
     if (status == 0) status = fby_region_seal(&out->segment, error);
     if (status == 0) status = fby_region_seal(&out->down, error);
     if (status == 0) status = fby_region_seal(&out->up, error);
@@ -55,10 +57,10 @@ typedef struct ledger {
 } ledger;
 
 /* Takes what came back; returns how many, or -1 with the fault written. */
-static int collect(exchange *it, ledger *books, fby_returns_reader *returns)
+static int collect(exchange *it, ledger *books)
 {
     uint64_t entries[EXCHANGE_RING];
-    int count = fby_returns_take(returns, entries, EXCHANGE_RING);
+    int count = fby_returns_take(&it->returns, entries, EXCHANGE_RING);
     if (count < 0) snprintf(it->fault, sizeof it->fault, "returns_take says %d", count);
     for (int i = 0; i < count; i++) {
         uint32_t block = (uint32_t)entries[i] - FIRST_BLOCK, generation = (uint32_t)(entries[i] >> 32);
@@ -75,10 +77,10 @@ static int collect(exchange *it, ledger *books, fby_returns_reader *returns)
 }
 
 /* Sleeps until something came back. */
-static int collect_parked(exchange *it, ledger *books, fby_returns_reader *returns)
+static int collect_parked(exchange *it, ledger *books)
 {
     fby_conductor_park(it->down.base);
-    int count = collect(it, books, returns);
+    int count = collect(it, books);
     if (count == 0) {
         struct pollfd event = {.fd = it->event_fd, .events = POLLIN};
         if (poll(&event, 1, 30000) != 1) {
@@ -92,7 +94,7 @@ static int collect_parked(exchange *it, ledger *books, fby_returns_reader *retur
     return count;
 }
 
-static void fill(exchange *it, ledger *books, fby_delivery_writer *delivery, uint64_t sequence)
+static void fill(exchange *it, ledger *books, uint64_t sequence)
 {
     uint32_t block = books->free_blocks[--books->free_count];
     books->outstanding[block] = true;
@@ -107,7 +109,7 @@ static void fill(exchange *it, ledger *books, fby_delivery_writer *delivery, uin
                                        .generation = books->generation[block],
                                        .count = 1,
                                        .sequence = sequence};
-    fby_delivery_put(delivery, &descriptor);
+    fby_delivery_put(&it->delivery, &descriptor);
 }
 
 void exchange_serve(exchange *it)
@@ -115,25 +117,21 @@ void exchange_serve(exchange *it)
     uint64_t random = it->seed;
     ledger books = {.free_count = EXCHANGE_BLOCKS};
     for (uint32_t i = 0; i < EXCHANGE_BLOCKS; i++) books.free_blocks[i] = i;
-    fby_delivery_writer delivery;
-    fby_returns_reader returns;
-    fby_delivery_writer_init(&delivery, it->down.base, EXCHANGE_RING);
-    fby_returns_reader_init(&returns, it->up.base, EXCHANGE_RING);
 
     uint64_t sequence = 0;
     while (sequence < it->deliveries || books.free_count < EXCHANGE_BLOCKS) {
         uint32_t batch = 1 + random_below(&random, 4);
         bool delivered = false;
         while (batch-- > 0 && books.free_count > 0 && sequence < it->deliveries) {
-            fill(it, &books, &delivery, sequence++);
+            fill(it, &books, sequence++);
             delivered = true;
         }
         if (delivered) {
-            fby_delivery_publish(&delivery);
+            fby_delivery_publish(&it->delivery);
             it->wakes += fby_wake_client(it->down.base, it->up.base);
         }
-        int count = collect(it, &books, &returns);
-        if (count == 0 && !delivered) count = collect_parked(it, &books, &returns);
+        int count = collect(it, &books);
+        if (count == 0 && !delivered) count = collect_parked(it, &books);
         if (count < 0) return;
         if (random_below(&random, 400) == 0) usleep(300);
     }

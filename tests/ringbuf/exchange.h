@@ -4,11 +4,14 @@
 #define FBY_TESTS_RINGBUF_EXCHANGE_H
 
 #include "ringbuf/region.h"
+#include "ringbuf/spsc.h"
 
 enum { EXCHANGE_BLOCKS = 12, EXCHANGE_RING = 16 };
 
 typedef struct exchange {
     fby_region segment, down, up; /* as this side has them */
+    fby_delivery_writer delivery; /* the server's alone */
+    fby_returns_reader returns;   /* likewise */
     int event_fd;
     uint32_t deliveries; /* how many blocks pass in all */
     uint64_t seed;
