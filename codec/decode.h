@@ -4,7 +4,8 @@
  * Image.open(...).convert("RGB") gives it bit for bit (the documented exception: 16-bit gray by >> 8).
  * Of an animation or a multi-page file the first frame, counted in fby_picture_info.frames.
  *
- * A decoder belongs to one thread; it keeps its memory for reuse and gives back what an outsized picture made it take. */
+ * A decoder belongs to one thread; it keeps its memory for reuse and gives back what an outsized picture made
+ * it take. */
 #ifndef FBY_CODEC_DECODE_H
 #define FBY_CODEC_DECODE_H
 
@@ -32,20 +33,20 @@ typedef enum fby_format {
 /* Why a sample is bad; the reason codes that users see. Numbers never change. */
 typedef enum fby_reason {
     FBY_REASON_NONE = 0,
-    FBY_REASON_EMPTY = 1,        /* zero bytes */
-    FBY_REASON_FORMAT = 2,       /* no known picture format, or one without a decoder */
-    FBY_REASON_TRUNCATED = 3,    /* the data ends early */
-    FBY_REASON_CORRUPT = 4,      /* the data contradicts the format, a bad checksum included */
-    FBY_REASON_UNSUPPORTED = 5,  /* a valid variant that isn't decoded (12-bit JPEG, …) */
-    FBY_REASON_TOO_LARGE = 6,    /* more than max_pixels, or a side over the library's limit */
+    FBY_REASON_EMPTY = 1,       /* zero bytes */
+    FBY_REASON_FORMAT = 2,      /* no known picture format, or one without a decoder */
+    FBY_REASON_TRUNCATED = 3,   /* the data ends early */
+    FBY_REASON_CORRUPT = 4,     /* the data contradicts the format, a bad checksum included */
+    FBY_REASON_UNSUPPORTED = 5, /* a valid variant that isn't decoded (12-bit JPEG, …) */
+    FBY_REASON_TOO_LARGE = 6,   /* more than max_pixels, or a side over the library's limit */
     FBY_REASON_MEMORY = 7,
-    FBY_REASON_MISSING = 8,      /* the file is gone */
-    FBY_REASON_UNREADABLE = 9,   /* permission, or it is a folder */
-    FBY_REASON_CHANGED = 10,     /* not the size that the index knows */
+    FBY_REASON_MISSING = 8,    /* the file is gone */
+    FBY_REASON_UNREADABLE = 9, /* permission, or it is a folder */
+    FBY_REASON_CHANGED = 10,   /* not the size that the index knows */
     FBY_REASON_IO = 11,
-    FBY_REASON_TIMEOUT = 12,     /* no answer within sample_timeout */
-    FBY_REASON_CRASHED = 13,     /* was in flight at two crashes */
-    FBY_REASON_SHAPE = 14,       /* an op can't take a picture of this shape */
+    FBY_REASON_TIMEOUT = 12, /* no answer within sample_timeout */
+    FBY_REASON_CRASHED = 13, /* was in flight at two crashes */
+    FBY_REASON_SHAPE = 14,   /* an op can't take a picture of this shape */
     FBY_REASONS
 } fby_reason;
 
@@ -54,17 +55,18 @@ const char *fby_format_name(fby_format format); /* "JPEG", … */
 
 typedef struct fby_picture_info {
     fby_format format;
-    uint32_t w, h;      /* after EXIF orientation where that is asked for */
-    uint32_t channels;  /* in the file: 1 gray, 2 gray + alpha, 3, 4 */
-    uint32_t bits;      /* of a sample in the file */
-    uint32_t frames;    /* 1, or how many an animation or multi-page file has (counting may stop at 2) */
+    uint32_t w, h;        /* after EXIF orientation where that is asked for */
+    uint32_t channels;    /* in the file: 1 gray, 2 gray + alpha, 3, 4 */
+    uint32_t bits;        /* of a sample in the file */
+    uint32_t frames;      /* 1, or how many an animation or multi-page file has (counting may stop at 2) */
     uint32_t orientation; /* EXIF, 1-8; 1 where absent */
 } fby_picture_info;
 
 typedef struct fby_decode_options {
-    uint64_t max_pixels;       /* checked against the header before anything is allocated; 0: 178956970, Pillow's bomb limit x 2 */
-    bool fast;                 /* JPEG: DCT-scaled and IFAST decoding may be used: pixels differ */
-    bool exif;                 /* apply EXIF orientation */
+    uint64_t max_pixels; /* checked against the header before anything is allocated; 0: 178956970, Pillow's
+                            bomb limit x 2 */
+    bool fast;           /* JPEG: DCT-scaled and IFAST decoding may be used: pixels differ */
+    bool exif;           /* apply EXIF orientation */
     bool tolerate_missing_eoi; /* JPEG: data that only lacks its end marker is good */
 } fby_decode_options;
 
@@ -85,20 +87,24 @@ size_t fby_decoder_bytes(const fby_decoder *decoder);
 fby_format fby_format_of(const uint8_t *bytes, size_t length);
 
 /* Reads the header. `bytes` must stay until the last row is read. 64 bytes past `length` must be readable. */
-fby_reason fby_decode_open(fby_decoder *decoder, const uint8_t *bytes, size_t length, const fby_decode_options *options,
-                           fby_picture_info *info);
-/* Starts decoding one region, exactly the pixels that a whole decode has there. Formats that can't decode less
- * decode whole and cut. Call after open, once per open. */
+fby_reason fby_decode_open(fby_decoder *decoder, const uint8_t *bytes, size_t length,
+                           const fby_decode_options *options, fby_picture_info *info);
+/* Starts decoding one region, exactly the pixels that a whole decode has there. Formats that can't decode
+ * less decode whole and cut. Call after open, once per open. */
 fby_reason fby_decode_begin(fby_decoder *decoder, const fby_region_of *region);
-/* The next rows of the region, 1..`most` of them (a JPEG gives up to 16 at a time while they are in cache). On return *rows is
- * borrowed until the next call, *stride bytes apart, 64 bytes readable past each row's end; *count is 0 after the last row.
- * A failure may come at any row: what was read before counts for nothing. After the last row the whole file has been
- * judged the way Pillow judges it when it loads it: a file that Pillow refuses is refused, also for a region. */
-fby_reason fby_decode_rows(fby_decoder *decoder, const uint8_t **rows, size_t *stride, uint32_t most, uint32_t *count);
-/* What the library said, one line, for the last failure; borrowed until the next open; "" where nothing was said. */
+/* The next rows of the region, 1..`most` of them (a JPEG gives up to 16 at a time while they are in cache).
+ * On return *rows is borrowed until the next call, *stride bytes apart, 64 bytes readable past each row's
+ * end; *count is 0 after the last row. A failure may come at any row: what was read before counts for
+ * nothing. After the last row the whole file has been judged the way Pillow judges it when it loads it: a
+ * file that Pillow refuses is refused, also for a region. */
+fby_reason fby_decode_rows(fby_decoder *decoder, const uint8_t **rows, size_t *stride, uint32_t most,
+                           uint32_t *count);
+/* What the library said, one line, for the last failure; borrowed until the next open; "" where nothing was
+ * said. */
 const char *fby_decode_text(const fby_decoder *decoder);
 
-/* The whole picture (or region) into `out`, rows `stride` bytes apart: open, begin, rows, with the rows copied. */
+/* The whole picture (or region) into `out`, rows `stride` bytes apart: open, begin, rows, with the rows
+ * copied. */
 fby_reason fby_decode_into(fby_decoder *decoder, const fby_region_of *region, uint8_t *out, size_t stride);
 
 #endif
