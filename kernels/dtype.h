@@ -4,13 +4,7 @@
 
 #include <stdint.h>
 
-typedef enum fby_dtype {
-    FBY_U8 = 1,
-    FBY_U16 = 2,
-    FBY_F16 = 3,
-    FBY_BF16 = 4,
-    FBY_F32 = 5
-} fby_dtype;
+typedef enum fby_dtype { FBY_U8 = 1, FBY_U16 = 2, FBY_F16 = 3, FBY_BF16 = 4, FBY_F32 = 5 } fby_dtype;
 
 typedef enum fby_layout { FBY_HWC = 1, FBY_CHW = 2 } fby_layout;
 

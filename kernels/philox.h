@@ -34,11 +34,11 @@ typedef struct fby_random {
     uint32_t used; /* words of `block` used up; 4 = none left */
 } fby_random;
 
-/* key: (augment_seed, ordinal of the op among the pipeline's random ops). counter: (turn, id, repeat, n): turn is
- * the epoch in strict order, the visit in shared order; n counts blocks. 64-bit values are folded:
+/* key: (augment_seed, ordinal of the op among the pipeline's random ops). counter: (turn, id, repeat, n):
+ * turn is the epoch in strict order, the visit in shared order; n counts blocks. 64-bit values are folded:
  * word 0 = turn, word 1 = low half of id, word 2 = high half of id << 16 ^ repeat, word 3 = n. */
-static inline void fby_random_start(fby_random *random, uint64_t augment_seed, uint32_t ordinal, uint64_t turn,
-                                    uint64_t id, uint32_t repeat)
+static inline void fby_random_start(fby_random *random, uint64_t augment_seed, uint32_t ordinal,
+                                    uint64_t turn, uint64_t id, uint32_t repeat)
 {
     random->key[0] = (uint32_t)augment_seed;
     random->key[1] = (uint32_t)(augment_seed >> 32) ^ (ordinal * 0x9E3779B1u);

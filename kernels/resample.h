@@ -1,11 +1,12 @@
 /* Pillow's antialiased resize, exact, fused with flips and the conversion to the wanted element type.
  *
- * Input rows are 3-channel interleaved u8 ("RGB") and come top to bottom, as a decoder makes them, so that they are
- * resampled while warm in cache. Source of the arithmetic: Pillow's ImagingResample (libImaging/Resample.c) as
- * described in the project's numerics page: two passes, u8 between, 22-bit fixed-point weights, the order of the
- * passes by Pillow's version.
+ * Input rows are 3-channel interleaved u8 ("RGB") and come top to bottom, as a decoder makes them, so that
+ * they are resampled while warm in cache. Source of the arithmetic: Pillow's ImagingResample
+ * (libImaging/Resample.c) as described in the project's numerics page: two passes, u8 between, 22-bit
+ * fixed-point weights, the order of the passes by Pillow's version.
  *
- * A resampler belongs to one thread, keeps its memory for reuse and gives back what an outsized picture made it take. */
+ * A resampler belongs to one thread, keeps its memory for reuse and gives back what an outsized picture made
+ * it take. */
 #ifndef FBY_KERNELS_RESAMPLE_H
 #define FBY_KERNELS_RESAMPLE_H
 
@@ -35,20 +36,28 @@ typedef struct fby_sink {
     /* Filled by fby_sink_prepare: the exact value of each level, and what the vector tiers need. */
     float table[3][256];
     uint16_t half[3][256];
-    float reciprocal[3];
+    float scale_high, scale_low; /* 1 / 255 or 1, and the reciprocals of std, as the sum of two floats */
+    float shift[3], reciprocal_high[3], reciprocal_low[3];
     bool exact_by_multiplication; /* all 768 values checked equal to division; else the table is used */
 } fby_sink;
 
-/* Fills the tables. Call once per pipeline, not per picture. Returns -1 where a std is 0 or not finite. */
+/* Fills the tables. Call once per pipeline, not per picture. Returns -1 where `normalize` has a std that is
+ * 0, or a mean or std that isn't finite; for u8 with `normalize`; and for u16, which only 16-bit pixels can
+ * fill. */
 int fby_sink_prepare(fby_sink *sink);
-/* Converts h x w RGB pixels (rows `stride` bytes apart; up to 64 bytes past the last row's end may be read) to `out`. */
-void fby_sink_write(const fby_sink *sink, fby_tier tier, const uint8_t *rgb, size_t stride, uint32_t w, uint32_t h,
-                    bool flip_horizontal, bool flip_vertical, void *out);
+/* Converts h x w RGB pixels (rows `stride` bytes apart; up to 64 bytes past the last row's end may be read)
+ * to `out`. */
+void fby_sink_write(const fby_sink *sink, fby_tier tier, const uint8_t *rgb, size_t stride, uint32_t w,
+                    uint32_t h, bool flip_horizontal, bool flip_vertical, void *out);
+
+enum {
+    FBY_RESAMPLE_MOST = 1 << 24
+}; /* the largest side: float, in which Pillow keeps sizes, is exact up to it */
 
 typedef struct fby_resample_job {
-    uint32_t in_w, in_h, out_w, out_h; /* all >= 1 */
+    uint32_t in_w, in_h, out_w, out_h; /* 1..FBY_RESAMPLE_MOST */
     fby_filter filter;
-    int pillow; /* 13 or 12: whose order of passes */
+    int pillow;                          /* 13 or 12: whose order of passes */
     bool flip_horizontal, flip_vertical; /* after resizing */
 } fby_resample_job;
 
@@ -58,12 +67,14 @@ int fby_resampler_create(fby_resampler **out, fby_tier tier); /* 0, or -1 withou
 void fby_resampler_destroy(fby_resampler **resampler);
 size_t fby_resampler_bytes(const fby_resampler *resampler); /* memory held now */
 
-/* Starts a picture. -1 without memory. */
+/* Starts a picture. -1 without memory, or where a side is over FBY_RESAMPLE_MOST. */
 int fby_resample_begin(fby_resampler *resampler, const fby_resample_job *job);
-/* The next `count` input rows; 64 bytes past each row's end must be readable (their value doesn't matter). Rows need
- * not stay after the call. An even count, but for the last, is fastest; 16 at a time is what they are tuned for. */
+/* The next `count` input rows; 64 bytes past each row's end must be readable (their value doesn't matter).
+ * Rows need not stay after the call. A multiple of 8, but for the last, is fastest: fewer are copied until 8
+ * are there. */
 void fby_resample_rows(fby_resampler *resampler, const uint8_t *rgb, size_t stride, uint32_t count);
-/* After in_h rows: writes the picture. out: out_h x out_w x 3 elements in the sink's layout, 64 bytes past its end untouched. */
+/* After in_h rows: writes the picture. out: out_h x out_w x 3 elements in the sink's layout, 64 bytes past
+ * its end untouched. */
 void fby_resample_finish(fby_resampler *resampler, const fby_sink *sink, void *out);
 
 #endif
