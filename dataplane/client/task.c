@@ -347,7 +347,7 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         pthread_mutex_lock(&task->lock);
         task->held++;
         pthread_mutex_unlock(&task->lock);
-        task->started = true;
+        task->under_way = !batch->last;
         task->epoch = batch->epoch;
         *out = batch;
         return 1;
@@ -419,8 +419,8 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         if (error) *error = task->failure;
         return task->failure.code;
     }
-    uint64_t give_up = task->epoch > task->least_epoch ? task->epoch : task->least_epoch;
-    fby_epoch_message message = {fby_message_head(FBY_MESSAGE_ABANDON, 0), give_up};
+    if (!task->under_way) return 0;
+    fby_epoch_message message = {fby_message_head(FBY_MESSAGE_ABANDON, 0), task->epoch};
     status = fby_connection_send(&task->connection, &message, sizeof message, error);
     if (status) return status;
     union {
@@ -443,6 +443,7 @@ int fby_task_abandon(fby_task *task, fby_error *error)
     }
     if (answer.epoch.head.type != FBY_MESSAGE_ABANDONED || got != sizeof answer.epoch)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");
+    task->under_way = false;
     task->least_epoch = answer.epoch.epoch;
     if (task->assembling && task->assembling->epoch < task->least_epoch) {
         fby_batch_drop(task->assembling, false);

@@ -142,8 +142,8 @@ FBY_API const char *fby_task_class(const fby_task *task, uint32_t label);
  *   FBY_EINTR      a signal handler ran; call again */
 FBY_API int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error);
 
-/* Gives up the rest of the epoch that the last batch belonged to (before the first batch: of the first epoch): the next batch is the first of the
- * next epoch. Returns 0, or FBY_EEND where that was the last. */
+/* Gives up the rest of the epoch that the last batch belonged to: the next batch is the first of the next epoch. Where
+ * nothing is left of it, or no batch came yet, it does nothing. Returns 0, or FBY_EEND where that was the last epoch. */
 FBY_API int fby_task_abandon(fby_task *task, fby_error *error);
 
 /* --- batches --------------------------------------------------------------------------------------------------- */

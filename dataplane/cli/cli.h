@@ -1,0 +1,32 @@
+/* What the commands of the program share. */
+#ifndef FBY_DATAPLANE_CLI_H
+#define FBY_DATAPLANE_CLI_H
+
+#include <argp.h>
+#include <forebay/error.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { FBY_EXIT_FAILED = 1, FBY_EXIT_USAGE = 64 };
+
+int fby_command_serve(int count, char **arguments);
+int fby_command_run(int count, char **arguments);
+int fby_command_plan(int count, char **arguments);
+int fby_command_status(int count, char **arguments);
+int fby_command_doctor(int count, char **arguments);
+
+/* Parses with argp under the name "forebay COMMAND". */
+int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments, void *input);
+
+/* "512MiB", "40GiB", "1000000": bytes. False where it isn't a size. */
+bool fby_size_parse(const char *text, uint64_t *out);
+/* A whole number of at most `most`. */
+bool fby_count_parse(const char *text, uint64_t most, uint64_t *out);
+
+/* "12.3 MiB" in a buffer of 32. */
+const char *fby_size_text(char *out, double bytes);
+
+/* Prints "forebay: TEXT" to stderr and returns FBY_EXIT_FAILED. */
+int fby_complain(const fby_error *error);
+
+#endif

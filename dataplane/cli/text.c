@@ -1,0 +1,68 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataplane/cli/cli.h"
+
+int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments, void *input)
+{
+    char name[64];
+    snprintf(name, sizeof name, "forebay %s", command);
+    char *before = arguments[0];
+    arguments[0] = name;
+    argp_err_exit_status = FBY_EXIT_USAGE;
+    int status = argp_parse(argp, count, arguments, 0, NULL, input);
+    arguments[0] = before;
+    return status;
+}
+
+bool fby_count_parse(const char *text, uint64_t most, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    if (*text < '0' || *text > '9') return false;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *end || value > most) return false;
+    *out = value;
+    return true;
+}
+
+bool fby_size_parse(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1}, {"B", 1}, {"K", 1024}, {"KiB", 1024}, {"M", 1048576}, {"MiB", 1048576},
+                 {"G", 1073741824}, {"GiB", 1073741824}, {"T", 1099511627776}, {"TiB", 1099511627776},
+                 {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+    char *end;
+    errno = 0;
+    if (*text < '0' || *text > '9') return false;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].suffix)) continue;
+        value *= units[i].factor;
+        if (errno || !(value < 1e18)) return false;
+        *out = (uint64_t)value;
+        return true;
+    }
+    return false;
+}
+
+const char *fby_size_text(char *out, double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    while (bytes >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return out;
+}
+
+int fby_complain(const fby_error *error)
+{
+    fprintf(stderr, "forebay: %s\n", error->text);
+    return FBY_EXIT_FAILED;
+}

@@ -1,0 +1,468 @@
+/* A lot's way: submit puts its jobs on the read ring (a backlog keeps the order where that is full), readers move them to the work
+ * ring, workers run them, the last to finish puts the lot on the finished ring and wakes the conductor if it sleeps.
+ *
+ * A job's state is 0 at rest; while a worker runs it, a key that no other run ever has (the worker's number and its count of runs);
+ * ABANDONED once the conductor gave it up. Worker and conductor both leave the running state by one compare-and-swap from the key: exactly one wins, and the winner alone writes the outcome. */
+#include "dataplane/engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dataplane/engine/internal.h"
+
+enum { JOB_AT_REST = 0, JOB_ABANDONED = 1 };
+
+static const uint64_t IDLE_NS = 1000 * 1000 * 1000ull;
+
+static uint64_t run_key(const fby_worker *worker)
+{
+    return (uint64_t)(worker->number + 1) << 32 | worker->runs;
+}
+
+/* --- finishing ---------------------------------------------------------------------------------------------------- */
+
+static void conductor_wake(fby_engine *engine)
+{
+    /* Dekker with fby_engine_park: what was put before the fence is seen by a conductor that looks after parking, or its flag is seen here. */
+    fby_fence_seq_cst();
+    if (!fby_load_relaxed_u32(&engine->parked)) return; /* ordered by the fence */
+    uint32_t expected = 1;
+    if (!fby_compare_exchange_seq_cst_u32(&engine->parked, &expected, 0)) return;
+    uint64_t one = 1;
+    while (write(engine->event_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+/* Counts down; true for whoever finished the lot. The read-modify-writes order every worker's writes to the block before the last one's. */
+static bool lot_count_down(fby_lot *lot)
+{
+    return fby_fetch_add_seq_cst_u32(&lot->remaining, (uint32_t)-1) == 1;
+}
+
+void fby_job_finish(fby_engine *engine, fby_job *job)
+{
+    fby_lot *lot = job->lot;
+    if (!lot_count_down(lot)) return;
+    while (!fby_mpmc_put(engine->finished_ring, lot)) sched_yield(); /* the conductor always empties it */
+    conductor_wake(engine);
+}
+
+/* --- workers ------------------------------------------------------------------------------------------------------ */
+
+static void sample_describe(const fby_job *job)
+{
+    fby_lot *lot = job->lot;
+    uint32_t index = (uint32_t)(job - lot->jobs);
+    fby_branch_info branch = fby_plan_branch(lot->plan, lot->branch);
+    fby_sample_meta *meta = fby_sample_meta_at(lot->meta, index);
+    *meta = (fby_sample_meta){.id = job->id,
+                              .label = (uint64_t)fby_dataset_label(lot->dataset, job->id),
+                              .flags = job->flags,
+                              .dimensions = branch.dimensions,
+                              .offset = index * lot->sample_stride,
+                              .bytes = branch.sample_bytes};
+    memcpy(meta->shape, branch.shape, sizeof meta->shape);
+}
+
+static void job_run(fby_worker *worker, fby_job *job)
+{
+    fby_engine *engine = worker->engine;
+    fby_lot *lot = job->lot;
+    uint32_t index = (uint32_t)(job - lot->jobs);
+    uint64_t key = run_key(worker);
+    worker->runs++;
+
+    fby_store_release_u64(&job->state, key); /* before worker->state names the key: look_after swaps from it */
+    __atomic_store_n(&worker->job, job, __ATOMIC_RELAXED); /* published by worker->state */
+    fby_store_relaxed_u64(&worker->since_ns, fby_now_ns()); /* published by worker->state */
+    fby_store_release_u64(&worker->state, key); /* pairs with look_after's acquire */
+
+    fby_failure failure = {FBY_REASON_NONE, "", ""};
+    void *out[64] = {NULL};
+    out[lot->branch] = lot->payload + index * lot->sample_stride;
+    fby_work work = {.bytes = job->buffer->bytes,
+                     .length = (size_t)job->read.size,
+                     .id = job->id,
+                     .branches = 1ull << lot->branch,
+                     .turn = job->turn,
+                     .repeat = job->repeat,
+                     .out = out};
+    fby_reason reason = fby_plan_run(lot->plan, worker->scratch, &work, &failure);
+
+    fby_buffer *buffer = job->buffer;
+    fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
+    uint64_t expected = key;
+    bool mine = fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_AT_REST);
+    if (mine) {
+        job->buffer = NULL;
+        job->reason = reason;
+        if (reason == FBY_REASON_NONE) {
+            sample_describe(job);
+        } else {
+            snprintf(job->op, sizeof job->op, "%s", failure.op ? failure.op : "");
+            snprintf(job->text, sizeof job->text, "%s", failure.text);
+            fby_fetch_add_relaxed_u64(&worker->bad, 1); /* a count for status */
+        }
+        fby_job_finish(engine, job);
+    }
+    fby_buffer_return(engine, buffer);
+    fby_scratch_times times;
+    fby_scratch_get_times(worker->scratch, &times);
+    fby_store_relaxed_u64(&worker->decode_ns, times.decode_ns); /* for status, all four */
+    fby_store_relaxed_u64(&worker->transform_ns, times.transform_ns);
+    fby_store_relaxed_u64(&worker->samples, times.samples);
+    fby_store_relaxed_u64(&worker->scratch_bytes, fby_scratch_bytes(worker->scratch));
+}
+
+static void *worker_main(void *argument)
+{
+    fby_worker *worker = argument;
+    fby_engine *engine = worker->engine;
+    prctl(PR_SET_NAME, "fby-worker");
+    fby_place_enter(&worker->place);
+    while (!fby_load_acquire_u32(&worker->retire)) {
+        void *item;
+        if (!fby_mpmc_take_wait(engine->work_ring, &item, 0, fby_now_ns() + IDLE_NS)) continue;
+        fby_job *job = item;
+        job_run(worker, job);
+    }
+    fby_store_release_u32(&worker->returned, 1); /* pairs with look_after's acquire */
+    conductor_wake(engine);
+    return NULL;
+}
+
+static int worker_add(fby_engine *engine, const fby_place *place, fby_error *error)
+{
+    fby_worker *worker = aligned_alloc(FBY_CACHE_PAIR, (sizeof *worker + FBY_CACHE_PAIR - 1) / FBY_CACHE_PAIR * FBY_CACHE_PAIR);
+    if (!worker) return fby_fail(error, FBY_ENOMEM, "no memory for a worker");
+    memset(worker, 0, sizeof *worker);
+    worker->engine = engine;
+    worker->number = engine->next_number++;
+    worker->runs = 1;
+    worker->place = *place;
+    if (fby_scratch_create(&worker->scratch)) {
+        free(worker);
+        return fby_fail(error, FBY_ENOMEM, "no memory for a worker's scratch");
+    }
+    int refused = pthread_create(&worker->thread, NULL, worker_main, worker);
+    if (refused) {
+        fby_scratch_destroy(&worker->scratch);
+        free(worker);
+        return fby_fail(error, FBY_EIO, "can't start a worker thread: %s", strerror(refused));
+    }
+    worker->next = engine->workers;
+    engine->workers = worker;
+    engine->worker_count++;
+    return 0;
+}
+
+static uint64_t thread_cpu_ns(pthread_t thread)
+{
+    clockid_t clock;
+    struct timespec time;
+    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &time)) return 0;
+    return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+}
+
+/* Unlinks and frees a worker whose thread has left its last decoder. */
+static void worker_remove(fby_engine *engine, fby_worker *worker)
+{
+    engine->retired_cpu_ns += thread_cpu_ns(worker->thread);
+    pthread_join(worker->thread, NULL);
+    engine->retired_decode_ns += worker->decode_ns;
+    engine->retired_transform_ns += worker->transform_ns;
+    engine->retired_samples += worker->samples;
+    engine->retired_bad += worker->bad;
+    fby_worker **link = &engine->workers;
+    while (*link != worker) link = &(*link)->next;
+    *link = worker->next;
+    fby_scratch_destroy(&worker->scratch);
+    free(worker);
+}
+
+/* --- looking after -------------------------------------------------------------------------------------------------- */
+
+static void worker_abandon(fby_engine *engine, fby_worker *worker, fby_job *job, uint64_t elapsed_ns)
+{
+    fby_lot *lot = job->lot;
+    job->reason = FBY_REASON_TIMEOUT;
+    job->buffer = NULL; /* the worker gives it back when it returns */
+    snprintf(job->op, sizeof job->op, "decode");
+    snprintf(job->text, sizeof job->text, "no answer for %.1f s", (double)elapsed_ns * 1e-9);
+    worker->abandoned = true;
+    worker->quarantined = lot;
+    fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
+    lot->quarantine++;
+    engine->worker_count--;
+    fby_place place = worker->place;
+    worker_add(engine, &place, NULL);
+    if (lot_count_down(lot)) {
+        lot->next = engine->finished_early;
+        engine->finished_early = lot;
+    }
+}
+
+static void worker_check(fby_engine *engine, fby_worker *worker, uint64_t now_ns)
+{
+    uint64_t key = fby_load_acquire_u64(&worker->state); /* pairs with job_run's release */
+    if (!key) return;
+    fby_job *job = __atomic_load_n(&worker->job, __ATOMIC_RELAXED); /* under the same key before and after: consistent */
+    uint64_t since = fby_load_relaxed_u64(&worker->since_ns);
+    if (fby_load_acquire_u64(&worker->state) != key) return;
+    /* A lot is freed by this thread alone, and only after it came back: under this key it is still out. */
+    if (now_ns < since || now_ns - since <= job->lot->timeout_ns) return;
+    uint64_t expected = key;
+    if (fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_ABANDONED)) worker_abandon(engine, worker, job, now_ns - since);
+}
+
+static void backlog_drain(fby_engine *engine)
+{
+    bool moved = false;
+    while (engine->backlog_count && fby_mpmc_put(engine->read_ring, engine->backlog[engine->backlog_first])) {
+        engine->backlog_first = (engine->backlog_first + 1) % engine->backlog_room;
+        engine->backlog_count--;
+        moved = true;
+    }
+    if (moved) fby_input_wake(engine, WANTS_JOBS);
+}
+
+bool fby_engine_look_after(fby_engine *engine, uint64_t now_ns)
+{
+    backlog_drain(engine);
+    for (fby_worker *worker = engine->workers, *next; worker; worker = next) {
+        next = worker->next;
+        if (fby_load_acquire_u32(&worker->returned)) { /* pairs with worker_main's release */
+            fby_lot *lot = worker->quarantined;
+            if (!worker->abandoned) engine->worker_count--;
+            worker_remove(engine, worker);
+            if (lot && --lot->quarantine == 0) {
+                lot->next = engine->released;
+                engine->released = lot;
+            }
+            continue;
+        }
+        if (!worker->abandoned) worker_check(engine, worker, now_ns);
+    }
+    return engine->backlog_count != 0;
+}
+
+/* --- the conductor's side -------------------------------------------------------------------------------------------- */
+
+static bool backlog_put(fby_engine *engine, fby_job *job)
+{
+    if (engine->backlog_count == engine->backlog_room) {
+        uint32_t room = engine->backlog_room ? engine->backlog_room * 2 : 1024;
+        fby_job **larger = malloc(room * sizeof *larger);
+        if (!larger) return false;
+        for (uint32_t i = 0; i < engine->backlog_count; i++)
+            larger[i] = engine->backlog[(engine->backlog_first + i) % engine->backlog_room];
+        free(engine->backlog);
+        engine->backlog = larger;
+        engine->backlog_first = 0;
+        engine->backlog_room = room;
+    }
+    engine->backlog[(engine->backlog_first + engine->backlog_count++) % engine->backlog_room] = job;
+    return true;
+}
+
+void fby_engine_submit(fby_engine *engine, fby_lot *lot)
+{
+    uint32_t count = lot->only ? lot->only_count : lot->count;
+    lot->bad = 0;
+    /* Before any job is out; the rings' release edges publish it with the jobs. */
+    fby_store_relaxed_u32(&lot->remaining, count);
+    for (uint32_t i = 0; i < count; i++) {
+        fby_job *job = &lot->jobs[lot->only ? lot->only[i] : i];
+        job->lot = lot;
+        job->reason = FBY_REASON_NONE;
+        fby_store_relaxed_u64(&job->state, JOB_AT_REST);
+        if (engine->backlog_count == 0 && fby_mpmc_put(engine->read_ring, job)) continue;
+        if (backlog_put(engine, job)) continue;
+        job->reason = FBY_REASON_MEMORY;
+        snprintf(job->op, sizeof job->op, "read");
+        snprintf(job->text, sizeof job->text, "no memory to queue it");
+        fby_job_finish(engine, job);
+    }
+    fby_input_wake(engine, WANTS_JOBS);
+}
+
+fby_lot *fby_engine_finished(fby_engine *engine)
+{
+    void *item = engine->finished_early;
+    if (item)
+        engine->finished_early = engine->finished_early->next;
+    else if (!fby_mpmc_take(engine->finished_ring, &item))
+        return NULL;
+    fby_lot *lot = item;
+    for (uint32_t i = 0; i < lot->count; i++) lot->bad += lot->jobs[i].reason != FBY_REASON_NONE;
+    return lot;
+}
+
+fby_lot *fby_engine_released(fby_engine *engine)
+{
+    fby_lot *lot = engine->released;
+    if (lot) engine->released = lot->next;
+    return lot;
+}
+
+int fby_engine_event(const fby_engine *engine)
+{
+    return engine->event_fd;
+}
+
+void fby_engine_park(fby_engine *engine)
+{
+    fby_exchange_seq_cst_u32(&engine->parked, 1); /* before the rings are looked at again: pairs with conductor_wake's fence */
+}
+
+void fby_engine_unpark(fby_engine *engine)
+{
+    fby_store_relaxed_u32(&engine->parked, 0); /* who still saw 1 writes the eventfd for nothing */
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------ */
+
+int fby_engine_use_cpus(fby_engine *engine, const fby_cpus *cpus, fby_error *error)
+{
+    uint32_t wanted = engine->options.workers ? engine->options.workers : fby_grant_threads(cpus, fby_grant_quota("/"));
+    fby_place *places = calloc(wanted, sizeof *places);
+    if (!places) return fby_fail(error, FBY_ENOMEM, "no memory for %u workers", wanted);
+    int status = fby_placement_plan(engine->options.topology, cpus, wanted, places, error);
+    if (status) goto out;
+    engine->options.cpus = *cpus;
+    /* Whoever works is replaced rather than moved: a thread pins itself. Retired ones finish their sample first. */
+    for (fby_worker *worker = engine->workers; worker; worker = worker->next)
+        if (!worker->abandoned) fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
+    uint32_t added = 0;
+    for (uint32_t i = 0; i < wanted && !status; i++) {
+        status = worker_add(engine, &places[i], error);
+        added += !status;
+    }
+    fby_mpmc_wake_all(engine->work_ring);
+    if (added) status = 0; /* fewer than wanted, but at work */
+out:
+    free(places);
+    return status;
+}
+
+int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_error *error)
+{
+    *out = NULL;
+    int status = 0;
+    fby_engine *engine = aligned_alloc(FBY_CACHE_PAIR, (sizeof *engine + FBY_CACHE_PAIR - 1) / FBY_CACHE_PAIR * FBY_CACHE_PAIR);
+    if (!engine) return fby_fail(error, FBY_ENOMEM, "no memory for the engine");
+    memset(engine, 0, sizeof *engine);
+    engine->options = *options;
+    engine->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->event_fd < 0) {
+        status = fby_fail(error, FBY_EIO, "eventfd: %s", strerror(errno));
+        goto failed;
+    }
+    uint32_t readers = options->readers ? options->readers : 1;
+    uint32_t workers = options->workers ? options->workers : fby_grant_threads(&options->cpus, fby_grant_quota("/"));
+    uint32_t depth = options->reader.depth ? options->reader.depth : 32;
+    engine->buffer_count = readers * depth + 2 * workers + 8;
+    engine->buffers = calloc(engine->buffer_count, sizeof *engine->buffers);
+    engine->inputs = aligned_alloc(FBY_CACHE_PAIR, readers * sizeof *engine->inputs);
+    if (!engine->buffers || !engine->inputs) {
+        status = fby_fail(error, FBY_ENOMEM, "no memory for %u read buffers", engine->buffer_count);
+        goto failed;
+    }
+    memset(engine->inputs, 0, readers * sizeof *engine->inputs);
+    status = fby_mpmc_create(&engine->read_ring, READ_RING, error);
+    if (!status) status = fby_mpmc_create(&engine->work_ring, engine->buffer_count, error);
+    if (!status) status = fby_mpmc_create(&engine->free_buffers, engine->buffer_count, error);
+    if (!status) status = fby_mpmc_create(&engine->finished_ring, READ_RING, error);
+    for (uint32_t i = 0; !status && i < engine->buffer_count; i++) fby_mpmc_put(engine->free_buffers, &engine->buffers[i]);
+    for (uint32_t i = 0; !status && i < readers; i++) {
+        status = fby_input_start(&engine->inputs[i], engine, &options->reader, error);
+        engine->input_count += !status;
+    }
+    if (!status) status = fby_engine_use_cpus(engine, &options->cpus, error);
+    if (status) goto failed;
+    *out = engine;
+    return 0;
+failed:
+    fby_engine_destroy(&engine);
+    return status;
+}
+
+/* Waits up to two seconds for the workers to leave; true where one doesn't. */
+static bool workers_end(fby_engine *engine)
+{
+    for (fby_worker *worker = engine->workers; worker; worker = worker->next) fby_store_release_u32(&worker->retire, 1);
+    if (engine->work_ring) fby_mpmc_wake_all(engine->work_ring);
+    for (int attempt = 0; engine->workers && attempt < 400; attempt++) {
+        for (fby_worker *worker = engine->workers, *next; worker; worker = next) {
+            next = worker->next;
+            if (fby_load_acquire_u32(&worker->returned)) worker_remove(engine, worker);
+        }
+        if (engine->workers) nanosleep(&(struct timespec){0, 5 * 1000 * 1000}, NULL);
+        if (engine->work_ring) fby_mpmc_wake_all(engine->work_ring);
+    }
+    return engine->workers != NULL;
+}
+
+bool fby_engine_destroy(fby_engine **handle)
+{
+    fby_engine *engine = *handle;
+    if (!engine) return false;
+    *handle = NULL;
+    for (uint32_t i = 0; i < engine->input_count; i++) fby_input_stop(&engine->inputs[i]);
+    if (workers_end(engine)) return true; /* a worker may still use any of it */
+    fby_mpmc_destroy(&engine->read_ring);
+    fby_mpmc_destroy(&engine->work_ring);
+    fby_mpmc_destroy(&engine->finished_ring);
+    fby_mpmc_destroy(&engine->free_buffers);
+    for (uint32_t i = 0; engine->buffers && i < engine->buffer_count; i++) free(engine->buffers[i].bytes);
+    free(engine->buffers);
+    free(engine->inputs);
+    free(engine->backlog);
+    if (engine->event_fd >= 0) close(engine->event_fd);
+    free(engine);
+    return false;
+}
+
+/* --- figures ---------------------------------------------------------------------------------------------------------- */
+
+void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
+{
+    *out = (fby_engine_stats){.workers = engine->worker_count,
+                              .readers = engine->input_count,
+                              .worker_cpu_ns = engine->retired_cpu_ns,
+                              .decode_ns = engine->retired_decode_ns,
+                              .transform_ns = engine->retired_transform_ns,
+                              .samples = engine->retired_samples,
+                              .bad = engine->retired_bad};
+    for (const fby_worker *worker = engine->workers; worker; worker = worker->next) {
+        out->abandoned += worker->abandoned;
+        out->worker_cpu_ns += thread_cpu_ns(worker->thread);
+        out->decode_ns += fby_load_relaxed_u64(&worker->decode_ns);
+        out->transform_ns += fby_load_relaxed_u64(&worker->transform_ns);
+        out->samples += fby_load_relaxed_u64(&worker->samples);
+        out->bad += fby_load_relaxed_u64(&worker->bad);
+        out->scratch_bytes += fby_load_relaxed_u64(&worker->scratch_bytes);
+    }
+    for (uint32_t i = 0; i < engine->input_count; i++) {
+        fby_reader_stats stats;
+        fby_reader_get_stats(engine->inputs[i].reader, &stats);
+        out->reader.files += stats.files;
+        out->reader.bytes += stats.bytes;
+        out->reader.system_calls += stats.system_calls;
+        out->reader.retries += stats.retries;
+        out->reader.looked_again += stats.looked_again;
+        out->reader_cpu_ns += thread_cpu_ns(engine->inputs[i].thread);
+    }
+    out->buffer_bytes = fby_load_relaxed_u64(&engine->buffer_bytes);
+    out->work_waiting = fby_mpmc_size(engine->work_ring);
+    out->read_waiting = fby_mpmc_size(engine->read_ring) + engine->backlog_count;
+}
+
+const char *fby_engine_reader_about(const fby_engine *engine)
+{
+    return engine->input_count ? fby_reader_about(engine->inputs[0].reader) : "";
+}

@@ -1,0 +1,158 @@
+/* What `forebay status` and `forebay run` print: a JSON document. Times in seconds, sizes in bytes. */
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dataplane/server/internal.h"
+#include "ringbuf/atomic.h"
+#include "ringbuf/wait.h"
+
+static json_t *count_of(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *seconds_of(uint64_t ns)
+{
+    return json_real((double)ns * 1e-9);
+}
+
+/* A path may hold any bytes; JSON holds UTF-8: what isn't is written as \xHH. */
+static json_t *text_of(const char *text)
+{
+    json_t *plain = json_string(text);
+    if (plain) return plain;
+    char safe[4 * PATH_MAX + 1];
+    size_t length = 0;
+    for (; *text && length + 5 < sizeof safe; text++) {
+        if ((unsigned char)*text >= 0x80 || (unsigned char)*text < 0x20)
+            length += (size_t)snprintf(safe + length, 5, "\\x%02x", (unsigned char)*text);
+        else
+            safe[length++] = *text;
+    }
+    safe[length] = 0;
+    return json_string(safe);
+}
+
+static uint64_t cpu_ns(const struct rusage *usage)
+{
+    return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000000ull +
+           (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1000ull;
+}
+
+static json_t *engine_status(const fby_server *server)
+{
+    fby_engine_stats stats;
+    fby_engine_get_stats(server->engine, &stats);
+    json_t *engine = json_object();
+    json_object_set_new(engine, "workers", count_of(stats.workers));
+    json_object_set_new(engine, "readers", count_of(stats.readers));
+    json_object_set_new(engine, "abandoned_workers", count_of(stats.abandoned));
+    json_object_set_new(engine, "reader", text_of(fby_engine_reader_about(server->engine)));
+    json_object_set_new(engine, "worker_cpu_s", seconds_of(stats.worker_cpu_ns));
+    json_object_set_new(engine, "reader_cpu_s", seconds_of(stats.reader_cpu_ns));
+    json_object_set_new(engine, "decode_s", seconds_of(stats.decode_ns));
+    json_object_set_new(engine, "transform_s", seconds_of(stats.transform_ns));
+    json_object_set_new(engine, "samples", count_of(stats.samples));
+    json_object_set_new(engine, "bad", count_of(stats.bad));
+    json_object_set_new(engine, "files_read", count_of(stats.reader.files));
+    json_object_set_new(engine, "bytes_read", count_of(stats.reader.bytes));
+    json_object_set_new(engine, "reader_system_calls", count_of(stats.reader.system_calls));
+    json_object_set_new(engine, "read_retries", count_of(stats.reader.retries));
+    json_object_set_new(engine, "read_waiting", count_of(stats.read_waiting));
+    json_object_set_new(engine, "work_waiting", count_of(stats.work_waiting));
+    json_object_set_new(engine, "buffer_bytes", count_of(stats.buffer_bytes));
+    json_object_set_new(engine, "scratch_bytes", count_of(stats.scratch_bytes));
+    return engine;
+}
+
+static json_t *bad_status(const fby_subscription *task)
+{
+    json_t *latest = json_array();
+    uint64_t known = task->bad_total < BAD_REMEMBERED ? task->bad_total : BAD_REMEMBERED;
+    for (uint64_t i = 0; i < known; i++) {
+        const fby_bad_sample *bad = &task->bad[(task->bad_total - 1 - i) % BAD_REMEMBERED];
+        json_t *entry = json_object();
+        json_object_set_new(entry, "id", count_of(bad->id));
+        json_object_set_new(entry, "path", text_of(fby_dataset_path(task->dataset, bad->id)));
+        json_object_set_new(entry, "reason", json_string(fby_reason_name(bad->reason)));
+        json_object_set_new(entry, "op", text_of(bad->op));
+        json_object_set_new(entry, "text", text_of(bad->text));
+        json_array_append_new(latest, entry);
+    }
+    json_t *status = json_object();
+    json_object_set_new(status, "total", count_of(task->bad_total));
+    json_object_set_new(status, "substituted", count_of(task->substituted));
+    json_object_set_new(status, "latest", latest);
+    return status;
+}
+
+static json_t *task_status(const fby_subscription *task, uint64_t now)
+{
+    static const char *const orders[] = {"shared", "strict", "sequential"};
+    fby_sampler_stats sampler;
+    fby_sampler_get_stats(task->sampler, &sampler);
+    json_t *dataset = json_object();
+    json_object_set_new(dataset, "root", text_of(fby_dataset_root(task->dataset)));
+    json_object_set_new(dataset, "samples", count_of(fby_dataset_count(task->dataset)));
+    json_object_set_new(dataset, "classes", count_of(fby_dataset_classes(task->dataset)));
+    json_object_set_new(dataset, "left_out", count_of(fby_dataset_left_out(task->dataset)));
+    json_object_set_new(dataset, "index_from_cache", json_boolean(fby_dataset_from_cache(task->dataset)));
+
+    json_t *status = json_object();
+    json_object_set_new(status, "number", count_of(task->number));
+    json_object_set_new(status, "name", text_of(task->spec->name));
+    json_object_set_new(status, "pid", count_of(task->session ? (uint64_t)task->session->peer.pid : 0));
+    json_object_set_new(status, "order", json_string(orders[task->spec->order]));
+    json_object_set_new(status, "dataset", dataset);
+    json_object_set_new(status, "batch", count_of(task->spec->batch_size));
+    json_object_set_new(status, "window", count_of(task->window));
+    json_object_set_new(status, "batches_per_epoch", count_of(task->batches));
+    json_object_set_new(status, "epoch", count_of(task->epoch));
+    json_object_set_new(status, "batch_of_epoch", count_of(task->batch));
+    json_object_set_new(status, "age_s", seconds_of(now - task->opened_ns));
+    json_object_set_new(status, "samples_per_s", json_real((double)task->delivered_samples / ((double)(now - task->opened_ns) * 1e-9 + 1e-9)));
+    json_object_set_new(status, "delivered_samples", count_of(task->delivered_samples));
+    json_object_set_new(status, "delivered_batches", count_of(task->delivered_batches));
+    json_object_set_new(status, "held_batches", count_of(task->delivered_batches - task->returned_batches));
+    json_object_set_new(status, "pending_batches", count_of(task->pending_count));
+    json_object_set_new(status, "quarantined_blocks", count_of(task->quarantined));
+    json_object_set_new(status, "draws", count_of(sampler.draws));
+    json_object_set_new(status, "drawn", count_of(sampler.drawn));
+    json_object_set_new(status, "shared_bytes", count_of(task->shared_bytes));
+    json_object_set_new(status, "bad", bad_status(task));
+    json_object_set_new(status, "failed", task->failed ? text_of(task->failure.text) : json_null());
+    return status;
+}
+
+json_t *fby_server_status(fby_server *server)
+{
+    uint64_t now = fby_now_ns();
+    struct rusage process, thread;
+    getrusage(RUSAGE_SELF, &process);
+    getrusage(RUSAGE_THREAD, &thread);
+    json_t *memory = json_object(), *conductor = json_object(), *tasks = json_array(), *status = json_object();
+    json_object_set_new(memory, "limit", count_of(server->budget.limit));
+    json_object_set_new(memory, "used", count_of(fby_load_relaxed_u64(&server->budget.used)));
+    json_object_set_new(memory, "resident_peak", count_of((uint64_t)process.ru_maxrss * 1024));
+    json_object_set_new(conductor, "cpu_s", seconds_of(cpu_ns(&thread)));
+    json_object_set_new(conductor, "rounds", count_of(server->rounds));
+    json_object_set_new(conductor, "sleeps", count_of(server->sleeps));
+    for (const fby_subscription *task = server->tasks; task; task = task->next)
+        if (!task->closing) json_array_append_new(tasks, task_status(task, now));
+    json_object_set_new(status, "version", json_string(FBY_VERSION_TEXT));
+    json_object_set_new(status, "pid", count_of((uint64_t)getpid()));
+    json_object_set_new(status, "socket", text_of(server->options.socket));
+    json_object_set_new(status, "embedded", json_boolean(server->options.embedded));
+    json_object_set_new(status, "uptime_s", seconds_of(now - server->started_ns));
+    json_object_set_new(status, "cpu_s", seconds_of(cpu_ns(&process)));
+    json_object_set_new(status, "cpus", count_of(fby_cpus_count(&server->cpus)));
+    json_object_set_new(status, "numa_nodes", count_of(fby_topology_nodes(server->topology)));
+    json_object_set_new(status, "disconnected", count_of(server->disconnected));
+    json_object_set_new(status, "memory", memory);
+    json_object_set_new(status, "conductor", conductor);
+    json_object_set_new(status, "engine", engine_status(server));
+    json_object_set_new(status, "tasks", tasks);
+    return status;
+}
