@@ -190,7 +190,9 @@ static fby_reason create_step(jpeg_state *j)
     return FBY_REASON_NONE;
 }
 
-static fby_reason ensure_state(fby_decoder *d, jpeg_state **out)
+/* A libjpeg object per picture: one that is used again remembers the tables of the picture before, and a file
+ * that lacks its own would be decoded by them. Making one costs a few allocations. */
+static fby_reason make_decompressor(fby_decoder *d, jpeg_state **out)
 {
     jpeg_state *j = d->state[FBY_FORMAT_JPEG];
 
@@ -198,7 +200,11 @@ static fby_reason ensure_state(fby_decoder *d, jpeg_state **out)
     if (!j) return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a JPEG decoder");
     *out = j;
     j->decoder = d;
-    if (j->created) return FBY_REASON_NONE;
+    j->starved = false;
+    j->end_supplied = false;
+    j->padded = false;
+    j->too_many_scans = false;
+    j->components_seen = 0;
 
     j->jpeg.err = jpeg_std_error(&j->errors);
     j->errors.error_exit = on_error;
@@ -210,13 +216,34 @@ static fby_reason ensure_state(fby_decoder *d, jpeg_state **out)
         jpeg_destroy_decompress(&j->jpeg);
         return reason;
     }
-    j->source.init_source = on_source;
-    j->source.fill_input_buffer = on_fill;
-    j->source.skip_input_data = on_skip;
-    j->source.resync_to_restart = jpeg_resync_to_restart;
-    j->source.term_source = on_source;
+    j->source = (struct jpeg_source_mgr){
+        .next_input_byte = d->bytes,
+        .bytes_in_buffer = d->length,
+        .init_source = on_source,
+        .fill_input_buffer = on_fill,
+        .skip_input_data = on_skip,
+        .resync_to_restart = jpeg_resync_to_restart,
+        .term_source = on_source,
+    };
     j->progress.progress_monitor = on_progress;
+    j->jpeg.src = &j->source;
+    j->jpeg.progress = &j->progress;
     return FBY_REASON_NONE;
+}
+
+/* Whether all scans were there. Known once a picture of many scans was read, before its first row. */
+static bool scans_are_complete(const jpeg_state *j)
+{
+    const struct jpeg_decompress_struct *jpeg = &j->jpeg;
+
+    if (j->components_seen != (1u << jpeg->num_components) - 1) return false;
+    if (!jpeg->progressive_mode) return true;
+    for (int i = 0; i < jpeg->num_components; i++) {
+        for (int k = 0; k < DCTSIZE2; k++) {
+            if (jpeg->coef_bits[i][k] != 0) return false;
+        }
+    }
+    return true;
 }
 
 /* Sampling factors whose region decode is known to be exact: luma at 1, 2 or 4, the rest at 1. Others, which
@@ -232,6 +259,12 @@ static bool columns_can_be_left_out(const struct jpeg_decompress_struct *jpeg)
     return jpeg->max_h_samp_factor != 3 && jpeg->max_v_samp_factor != 3;
 }
 
+/* Where scans are missing, libjpeg smooths each block by its neighbours, two in every direction. */
+static bool is_smoothed(const jpeg_state *j)
+{
+    return j->jpeg.progressive_mode && !scans_are_complete(j);
+}
+
 static void leave_out_columns(jpeg_state *j)
 {
     struct jpeg_decompress_struct *jpeg = &j->jpeg;
@@ -240,7 +273,7 @@ static void leave_out_columns(jpeg_state *j)
     int64_t right = (int64_t)j->region.x + j->region.w + 1;
 
     j->skip = j->region.x;
-    if (!columns_can_be_left_out(jpeg)) return;
+    if (!columns_can_be_left_out(jpeg) || is_smoothed(j)) return;
     if (left > width - NARROWEST) left = width - NARROWEST;
     if (left < 0) left = 0;
     if (right < left + NARROWEST) right = left + NARROWEST;
@@ -258,10 +291,6 @@ static fby_reason start_step(jpeg_state *j)
     struct jpeg_decompress_struct *jpeg = &j->jpeg;
     int header;
 
-    jpeg->src = &j->source;
-    jpeg->progress = &j->progress;
-    j->source.next_input_byte = j->decoder->bytes;
-    j->source.bytes_in_buffer = j->decoder->length;
     do {
         header = jpeg_read_header(jpeg, FALSE);
     } while (header == JPEG_HEADER_TABLES_ONLY);
@@ -286,7 +315,14 @@ static fby_reason start_step(jpeg_state *j)
         return fby_decode_fail(j->decoder, FBY_REASON_MEMORY, "no memory for rows of %u pixels",
                                jpeg->output_width);
     }
-    if (j->region.y) jpeg_skip_scanlines(jpeg, j->region.y);
+    if (is_smoothed(j)) {
+        while (jpeg->output_scanline < j->region.y) {
+            JSAMPROW discarded = j->rows.bytes;
+            if (!jpeg_read_scanlines(jpeg, &discarded, 1)) return truncated(j);
+        }
+    } else if (j->region.y) {
+        jpeg_skip_scanlines(jpeg, j->region.y);
+    }
     return j->starved && !jpeg_has_multiple_scans(jpeg) ? truncated(j) : FBY_REASON_NONE;
 }
 
@@ -311,21 +347,6 @@ static bool rest_is_plain(const jpeg_state *j)
     return false;
 }
 
-/* The scans that a file without its end marker must have had to be whole. */
-static bool scans_are_complete(const jpeg_state *j)
-{
-    const struct jpeg_decompress_struct *jpeg = &j->jpeg;
-
-    if (j->components_seen != (1u << jpeg->num_components) - 1) return false;
-    if (!jpeg->progressive_mode) return true;
-    for (int i = 0; i < jpeg->num_components; i++) {
-        for (int k = 0; k < DCTSIZE2; k++) {
-            if (jpeg->coef_bits[i][k] != 0) return false;
-        }
-    }
-    return true;
-}
-
 static fby_reason judge_rest(jpeg_state *j)
 {
     struct jpeg_decompress_struct *jpeg = &j->jpeg;
@@ -334,7 +355,8 @@ static fby_reason judge_rest(jpeg_state *j)
         /* All of it was read before the first row. */
         return j->padded || (j->end_supplied && !scans_are_complete(j)) ? truncated(j) : FBY_REASON_NONE;
     }
-    if (jpeg->output_scanline < jpeg->output_height && rest_is_plain(j)) return FBY_REASON_NONE;
+    if (jpeg->output_scanline < jpeg->output_height && !j->end_supplied && rest_is_plain(j))
+        return FBY_REASON_NONE;
 
     if (!fby_buffer_reserve(&j->rest, j->stride)) {
         return fby_decode_fail(j->decoder, FBY_REASON_MEMORY, "no memory for a row");
@@ -392,15 +414,10 @@ static fby_reason picture_open(fby_decoder *d)
 static fby_reason picture_begin(fby_decoder *d, const fby_region_of *region)
 {
     jpeg_state *j = NULL;
-    fby_reason reason = ensure_state(d, &j);
+    fby_reason reason = make_decompressor(d, &j);
 
     if (reason) return reason;
     j->region = *region;
-    j->starved = false;
-    j->end_supplied = false;
-    j->padded = false;
-    j->too_many_scans = false;
-    j->components_seen = 0;
     return guarded(j, start_step);
 }
 
@@ -427,7 +444,8 @@ static void picture_close(fby_decoder *d)
     jpeg_state *j = d->state[FBY_FORMAT_JPEG];
 
     if (!j) return;
-    if (j->created) jpeg_abort_decompress(&j->jpeg);
+    if (j->created) jpeg_destroy_decompress(&j->jpeg);
+    j->created = false;
     fby_buffer_trim(&j->rows);
     fby_buffer_trim(&j->rgb);
 }
@@ -436,7 +454,7 @@ static void picture_destroy(fby_decoder *d)
 {
     jpeg_state *j = d->state[FBY_FORMAT_JPEG];
 
-    if (j->created) jpeg_destroy_decompress(&j->jpeg);
+    picture_close(d);
     fby_buffer_free(&j->rows);
     fby_buffer_free(&j->rgb);
     fby_buffer_free(&j->rest);
