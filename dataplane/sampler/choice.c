@@ -1,0 +1,159 @@
+#include "dataplane/sampler/choice.h"
+
+#include <forebay/error.h>
+
+/* The loops that look through pools are written once and compiled twice: counting bits is most of their work.
+ */
+#define ALWAYS_INLINE __attribute__((always_inline)) static inline
+#if defined(__x86_64__)
+#define WITH_POPCNT __attribute__((target("popcnt")))
+#else
+#define WITH_POPCNT
+#endif
+
+fby_choice_tier fby_choice_best_tier(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("popcnt")) return FBY_CHOICE_POPCNT;
+#endif
+    return FBY_CHOICE_PLAIN;
+}
+
+int fby_chooser_create(fby_chooser *chooser, fby_pools *pools, fby_choice_tier tier)
+{
+    *chooser = (fby_chooser){.pools = pools, .heap_capacity = pools->capacity, .tier = tier};
+    chooser->heap = fby_reserve(chooser->heap_capacity * sizeof *chooser->heap);
+    return chooser->heap ? FBY_OK : FBY_ENOMEM;
+}
+
+void fby_chooser_destroy(fby_chooser *chooser)
+{
+    fby_unreserve(chooser->heap, chooser->heap_capacity * sizeof *chooser->heap);
+    chooser->heap = NULL;
+}
+
+/* The part of the order that both choices end with: larger first, then the smaller key. */
+static bool larger(const fby_pools *pools, uint32_t a, uint32_t b)
+{
+    uint32_t count_a = pools->pool[pools->record[a]].count, count_b = pools->pool[pools->record[b]].count;
+    if (count_a != count_b) return count_a > count_b;
+    if (pools->mask[a] != pools->mask[b]) return pools->mask[a] < pools->mask[b];
+    return pools->strata.all[pools->stratum[a]].members < pools->strata.all[pools->stratum[b]].members;
+}
+
+ALWAYS_INLINE uint32_t look_for_first(fby_chooser *chooser, uint32_t hungriest, uint64_t ready,
+                                      uint32_t block, uint64_t *served)
+{
+    fby_pools *pools = chooser->pools;
+    bool one_stratum = pools->strata.count == 1;
+    uint32_t best = FBY_NONE;
+    int most = 0, cost = 0;
+    for (int level = FBY_LEVELS - 1; level >= most; level--) {
+        for (uint32_t i = pools->end[level + 1]; i < pools->end[level]; i++) {
+            uint64_t mask = pools->mask[i], serves = mask & ready;
+            if (!(serves >> hungriest & 1)) continue;
+            int here = __builtin_popcountll(serves);
+            if (here < most) continue;
+            if (!one_stratum) {
+                serves &= fby_strata_allowed(&pools->strata, pools->stratum[i], ready, block);
+                if (!(serves >> hungriest & 1)) continue;
+                here = __builtin_popcountll(serves);
+                if (here < most) continue;
+            }
+            int besides = __builtin_popcountll(mask & ~serves);
+            if (best != FBY_NONE && here == most) {
+                if (besides > cost || (besides == cost && !larger(pools, i, best))) continue;
+            }
+            best = i;
+            most = here;
+            cost = besides;
+            *served = serves;
+        }
+        chooser->looks += pools->end[level] - pools->end[level + 1];
+    }
+    return best == FBY_NONE ? FBY_NONE : pools->record[best];
+}
+
+ALWAYS_INLINE bool before(const fby_pools *pools, uint32_t record_a, uint32_t record_b)
+{
+    uint32_t a = pools->pool[record_a].place, b = pools->pool[record_b].place;
+    int bits_a = __builtin_popcountll(pools->mask[a]), bits_b = __builtin_popcountll(pools->mask[b]);
+    return bits_a != bits_b ? bits_a < bits_b : larger(pools, a, b);
+}
+
+ALWAYS_INLINE void sink(fby_chooser *chooser, uint32_t at)
+{
+    uint32_t *heap = chooser->heap, record = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= chooser->heap_count) break;
+        if (child + 1 < chooser->heap_count && before(chooser->pools, heap[child + 1], heap[child])) child++;
+        if (!before(chooser->pools, heap[child], record)) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = record;
+}
+
+ALWAYS_INLINE void look_for_rest(fby_chooser *chooser, uint64_t served, uint64_t ready, uint32_t block)
+{
+    fby_pools *pools = chooser->pools;
+    bool one_stratum = pools->strata.count == 1;
+    uint32_t end = pools->end[__builtin_popcountll(served)];
+    chooser->heap_count = 0;
+    for (uint32_t i = 0; i < end; i++) {
+        uint64_t serves = pools->mask[i] & ready;
+        if (served & ~serves) continue;
+        if (!one_stratum) serves &= fby_strata_allowed(&pools->strata, pools->stratum[i], ready, block);
+        uint32_t record = pools->record[i];
+        if (serves == served && pools->pool[record].count) chooser->heap[chooser->heap_count++] = record;
+    }
+    chooser->looks += end;
+    for (uint32_t i = chooser->heap_count / 2; i-- > 0;) sink(chooser, i);
+}
+
+static uint32_t first_plain(fby_chooser *chooser, uint32_t hungriest, uint64_t ready, uint32_t block,
+                            uint64_t *served)
+{
+    return look_for_first(chooser, hungriest, ready, block, served);
+}
+
+WITH_POPCNT static uint32_t first_popcnt(fby_chooser *chooser, uint32_t hungriest, uint64_t ready,
+                                         uint32_t block, uint64_t *served)
+{
+    return look_for_first(chooser, hungriest, ready, block, served);
+}
+
+static void rest_plain(fby_chooser *chooser, uint64_t served, uint64_t ready, uint32_t block)
+{
+    look_for_rest(chooser, served, ready, block);
+}
+
+WITH_POPCNT static void rest_popcnt(fby_chooser *chooser, uint64_t served, uint64_t ready, uint32_t block)
+{
+    look_for_rest(chooser, served, ready, block);
+}
+
+uint32_t fby_choice_first(fby_chooser *chooser, uint32_t hungriest, uint64_t ready, uint32_t block,
+                          uint64_t *served)
+{
+    return chooser->tier == FBY_CHOICE_POPCNT ? first_popcnt(chooser, hungriest, ready, block, served)
+                                              : first_plain(chooser, hungriest, ready, block, served);
+}
+
+void fby_choice_prepare(fby_chooser *chooser, uint64_t served, uint64_t ready, uint32_t block)
+{
+    if (chooser->tier == FBY_CHOICE_POPCNT)
+        rest_popcnt(chooser, served, ready, block);
+    else
+        rest_plain(chooser, served, ready, block);
+}
+
+uint32_t fby_choice_next(fby_chooser *chooser)
+{
+    if (!chooser->heap_count) return FBY_NONE;
+    uint32_t record = chooser->heap[0];
+    chooser->heap[0] = chooser->heap[--chooser->heap_count];
+    if (chooser->heap_count) sink(chooser, 0);
+    return record;
+}
