@@ -1,0 +1,425 @@
+"""forebay.Loader: a data set, a pipeline, and epochs of batches to iterate over."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import weakref
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from forebay import _forebay
+from forebay._forebay import PADDED, REPEAT, SUBSTITUTE, Tensor
+from forebay.errors import EndError, Error, WindowError
+
+__all__ = ["PADDED", "REPEAT", "SUBSTITUTE", "Batch", "Epoch", "Loader"]
+
+Path = Union[str, "os.PathLike[str]"]
+Op = Union[str, Mapping[str, Any]]
+
+_MODES = {"auto": _forebay.AUTO, "running": _forebay.RUNNING, "embedded": _forebay.EMBEDDED}
+_SPEC_ENDINGS = (".yaml", ".yml", ".json")
+_SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "forebay")
+
+
+class Batch(Tuple[Tensor, Tensor]):
+    """`(images, labels)`, and what else is known of the samples.
+
+    `images` lies in shared memory and holds one batch of the Loader's window for as long as anybody looks at it. Labels, ids and flags
+    are small copies that hold nothing.
+    """
+
+    ids: Tensor
+    """Each sample's place in the data set."""
+    flags: Tensor
+    """Each sample's flags: PADDED, REPEAT, SUBSTITUTE, or-ed."""
+    epoch: int
+    index: int
+    """Of the batch within its epoch."""
+    last: bool
+    """Whether the epoch ends with this batch."""
+
+    def __new__(cls, images: Tensor, labels: Tensor) -> "Batch":
+        return tuple.__new__(cls, (images, labels))
+
+    @property
+    def images(self) -> Tensor:
+        return self[0]
+
+    @property
+    def labels(self) -> Tensor:
+        return self[1]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a batch lies in shared memory and can't be pickled: copy what you need with numpy.array()")
+
+    def __repr__(self) -> str:
+        return f"<forebay.Batch {self.index} of epoch {self.epoch}: {self[0]!r}>"
+
+
+class Epoch(Iterator[Batch]):
+    """One epoch's batches. Dropped or closed before its end, it gives the rest of the epoch up."""
+
+    def __init__(self, loader: "Loader") -> None:
+        self._loader: Optional[Loader] = loader
+        self._begun = False
+        self._over = False
+        self._why = "this epoch was given up"
+
+    def __iter__(self) -> "Epoch":
+        return self
+
+    def __next__(self) -> Batch:
+        if self._over:
+            raise StopIteration
+        if self._loader is None:
+            raise Error(self._why)
+        batch = self._loader._next()
+        self._begun = True
+        if batch.last:
+            self._over = True
+            self._loader = None
+        return batch
+
+    def close(self) -> None:
+        """Gives up what is left of the epoch: the next iter() starts the next one."""
+        self._close("this epoch was given up")
+
+    def _close(self, why: str) -> None:
+        loader, self._loader = self._loader, None
+        self._why = why
+        if loader is not None and self._begun:
+            loader._abandon()
+
+    def __del__(self) -> None:
+        # Also while the interpreter ends, or after the Loader's end: there is nobody left to tell.
+        try:
+            self.close()
+        except Exception:
+            pass
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an epoch under way can't be pickled: open the Loader in the process that uses it")
+
+
+class Loader:
+    """Batches of a data set, an epoch for each iter().
+
+    `dataset` is a folder of class folders, `{"list": file}`, or, instead of all that describes the task, a spec: a path that ends in
+    .yaml, .yml or .json, or a dict with the key "dataset". Everything that describes the task means what the key of that name in a spec
+    means.
+
+    order         "shared": samples in whatever order lets all tasks of the machine share the work; "strict": the permutation
+                  of (seed, epoch), reproducible to the byte; "sequential".
+    window        batches that may be held, under way and being filled at once. Holding them all is a WindowError.
+    on_error      "fail", or "skip": a bad sample is replaced, up to `max_errors` (a ratio or a count).
+    timeout       seconds that a batch may take before TimeoutError; None: no limit. The call may be repeated.
+    writable      batches are private copies that the program may write to and keep as long as it likes.
+    socket, mode  which server: "auto" takes a running one, else starts one; "running"; "embedded".
+
+    One thread at a time uses a Loader; close() may be called from any. It can be neither pickled nor used in a forked child: open
+    one there instead, which costs little, the server is shared.
+    """
+
+    def __init__(
+        self,
+        dataset: Union[Path, Mapping[str, Any], None] = None,
+        pipeline: Optional[Sequence[Op]] = None,
+        batch_size: int = 64,
+        epochs: Optional[int] = None,
+        order: str = "shared",
+        seed: int = 0,
+        augment_seed: int = 0,
+        drop_last: bool = False,
+        window: int = 3,
+        on_error: str = "fail",
+        max_errors: Optional[float] = None,
+        sample_timeout: Optional[float] = None,
+        ranks: int = 1,
+        *,
+        timeout: Optional[float] = None,
+        writable: bool = False,
+        socket: Optional[Path] = None,
+        mode: str = "auto",
+        spec: Union[str, Mapping[str, Any], None] = None,
+    ) -> None:
+        self._task: Optional[_forebay.Task] = None
+        self._current: Optional["weakref.ref[Epoch]"] = None
+        self._epoch = 0
+        self._timeout = _check_timeout(timeout)
+        if mode not in _MODES:
+            raise ValueError(f"mode: {mode!r} is unknown, expected one of {', '.join(_MODES)}")
+
+        given = {
+            "batch": {"size": batch_size, "drop_last": drop_last},
+            "epochs": epochs,
+            "order": order,
+            "seed": seed,
+            "augment_seed": augment_seed,
+            "window": window,
+            "on_error": on_error,
+            "max_errors": max_errors,
+            "sample_timeout": sample_timeout,
+            "ranks": ranks,
+        }
+        arguments = _source(dataset, pipeline, spec, given)
+        if socket is not None:
+            arguments["socket"] = os.fsencode(socket)
+        if os.path.exists(_SERVER):
+            arguments["server"] = os.fsencode(_SERVER)
+        self._task = _forebay.Task(mode=_MODES[mode], writable=bool(writable), **arguments)
+        self._info: Dict[str, Any] = self._task.info
+        self._classes: Tuple[str, ...] = self._task.classes()
+
+    @classmethod
+    def from_spec(
+        cls,
+        path: Path,
+        *,
+        timeout: Optional[float] = None,
+        writable: bool = False,
+        socket: Optional[Path] = None,
+        mode: str = "auto",
+    ) -> "Loader":
+        """A Loader of what a spec file describes; paths in it are relative to its folder."""
+        return cls(spec=_SpecFile(path), timeout=timeout, writable=writable, socket=socket, mode=mode)
+
+    # --- iterating ---------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Epoch:
+        """Starts the next epoch; one under way is given up."""
+        self._use()
+        current = self._current() if self._current is not None else None
+        if current is not None:
+            current._close("this epoch was given up when iter() started the next one")
+        epoch = Epoch(self)
+        self._current = weakref.ref(epoch)
+        return epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch, exactly."""
+        return int(self._info["batches"])
+
+    def _next(self) -> Batch:
+        task = self._use()
+        try:
+            parts = task.next(self._timeout)
+        except WindowError:
+            # What a cycle of garbage holds can be had back.
+            gc.collect()
+            try:
+                parts = task.next(self._timeout)
+            except WindowError as error:
+                raise _window_error(self._info["window"], error) from None
+        except EndError as error:
+            epochs = self._info["epochs"]
+            raise _like(error, f"all {epochs} epochs that this Loader was opened for are over: open another, or leave out "
+                               "`epochs`") from None
+        images, labels, ids, flags, epoch, index, last = parts
+        batch = Batch(images, labels)
+        batch.ids = ids
+        batch.flags = flags
+        batch.epoch = epoch
+        batch.index = index
+        batch.last = last
+        self._epoch = epoch + 1 if last else epoch
+        return batch
+
+    def _abandon(self) -> None:
+        task = self._task
+        if task is not None and not task.closed and not task.foreign:
+            self._epoch += 1
+            task.abandon()
+
+    def _use(self) -> "_forebay.Task":
+        if self._task is None:
+            raise Error("this Loader was never opened")
+        return self._task
+
+    # --- what it delivers ------------------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> Tuple[str, ...]:
+        """The names of the labels; empty where they are plain numbers."""
+        return self._classes
+
+    @property
+    def batch_size(self) -> int:
+        return int(self._info["batch"])
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Of one sample."""
+        return tuple(self._info["shape"])
+
+    @property
+    def dtype(self) -> str:
+        return str(self._info["dtype"])
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch belongs to, as far as this Loader can tell."""
+        return self._epoch
+
+    @property
+    def epochs(self) -> Optional[int]:
+        """How many there are; None: no limit."""
+        return self._info["epochs"] or None
+
+    @property
+    def samples(self) -> int:
+        """Samples of an epoch."""
+        return int(self._info["samples"])
+
+    @property
+    def window(self) -> int:
+        return int(self._info["window"])
+
+    @property
+    def server_pid(self) -> int:
+        return self._use().server_pid
+
+    def status(self) -> Dict[str, Any]:
+        """What the server is doing. "loader" says how many of this Loader's batches had to be copied into one piece."""
+        task = self._use()
+        status: Dict[str, Any] = json.loads(task.status())
+        status["loader"] = {"gathered": task.gathered}
+        return status
+
+    # --- ending ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the subscription, and a wait in another thread. What a program still looks at stays readable, and holds the
+        subscription until it lets go."""
+        if self._task is not None:
+            self._task.close()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._task is None or self._task.closed:
+            return "<forebay.Loader, closed>"
+        return (f"<forebay.Loader: {self._info['samples']} samples in {len(self)} batches of {self.batch_size}, "
+                f"{self.dtype} {self.shape}>")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Loader can't be pickled or sent to another process: open one there (the server is shared, so "
+                        "no work is done twice)")
+
+
+# --- from arguments to a spec ----------------------------------------------------------------------------------------
+
+
+class _SpecFile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+def _source(dataset: Any, pipeline: Any, spec: Any, given: Dict[str, Any]) -> Dict[str, Any]:
+    """What _forebay.Task is told of the task: a spec's path, or its text with a name and a base folder."""
+    if spec is not None and dataset is not None:
+        raise TypeError("Loader: give a data set or a spec, not both")
+    if spec is None:
+        if dataset is None:
+            raise TypeError("Loader: expected a data set, or spec=")
+        if isinstance(dataset, Mapping) and "dataset" in dataset:
+            spec = dataset
+        elif not isinstance(dataset, Mapping) and pipeline is None and os.fspath(dataset).endswith(_SPEC_ENDINGS):
+            spec = _SpecFile(dataset)
+    if spec is not None:
+        if pipeline is not None or given != _DEFAULTS:
+            names = ["pipeline"] if pipeline is not None else []
+            names += [key for key, value in given.items() if value != _DEFAULTS[key]]
+            raise TypeError(f"Loader: {', '.join(names)}: a spec says all of the task, so it has to say this too")
+        if isinstance(spec, _SpecFile):
+            return {"spec_path": os.fsencode(spec.path)}
+        return {"spec": spec if isinstance(spec, str) else _text(spec), "name": "spec"}
+    if pipeline is None:
+        raise TypeError('Loader: expected pipeline=[...], for example ["decode", {"random_resized_crop": 224}, "to"]')
+
+    arguments: Dict[str, Any] = {"name": "Loader"}
+    if not isinstance(dataset, Mapping):
+        path = os.fsencode(dataset)
+        try:
+            dataset = path.decode()
+        except UnicodeDecodeError:
+            # A spec is text; the base folder may be any bytes.
+            dataset, arguments["base"] = ".", path
+    whole = {"dataset": dataset, **given, "pipeline": [_op(op, place) for place, op in enumerate(pipeline)]}
+    if given["sample_timeout"] is not None:
+        whole["sample_timeout"] = _duration(given["sample_timeout"])
+    whole = {key: value for key, value in whole.items() if value is not None}
+    arguments["spec"] = _text(whole)
+    return arguments
+
+
+_DEFAULTS: Dict[str, Any] = {
+    "batch": {"size": 64, "drop_last": False},
+    "epochs": None,
+    "order": "shared",
+    "seed": 0,
+    "augment_seed": 0,
+    "window": 3,
+    "on_error": "fail",
+    "max_errors": None,
+    "sample_timeout": None,
+    "ranks": 1,
+}
+
+
+def _op(op: Any, place: int) -> Any:
+    if isinstance(op, str):
+        return op
+    if isinstance(op, Mapping) and len(op) == 1:
+        return dict(op)
+    if callable(op) and getattr(op, "__module__", None) == "forebay.ops":
+        return op.__name__
+    raise TypeError(f"pipeline[{place}]: {op!r} is no op: expected a name, {{name: parameters}}, or forebay.ops.NAME(...)")
+
+
+def _duration(seconds: Any) -> str:
+    if isinstance(seconds, str):
+        return seconds
+    return f"{max(1, round(float(seconds) * 1000))}ms"
+
+
+def _text(spec: Mapping[str, Any]) -> str:
+    """YAML: JSON is a part of it. A key a line, so that an error's line says something."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        raise TypeError(f"a spec can't hold {value!r} ({type(value).__name__})")
+
+    lines: List[str] = []
+    for key, value in spec.items():
+        lines.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=plain)}")
+    return "{" + ",\n ".join(lines) + "}\n"
+
+
+def _check_timeout(timeout: Any) -> Optional[float]:
+    if timeout is None:
+        return None
+    seconds = float(timeout)
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"timeout: {timeout!r} is out of range, expected seconds, 0 or more, or None for no limit")
+    return seconds
+
+
+def _like(error: Error, text: str) -> Error:
+    other = type(error)(text)
+    other.code = error.code
+    return other
+
+
+def _window_error(window: int, error: WindowError) -> Error:
+    return _like(error, f"all {window} batches of this Loader's window (window={window}) are still held, so no further one can come: "
+                        "let go of a batch before you ask for the next, copy what you keep (numpy.array), or open the "
+                        "Loader with writable=True, which copies every batch")

@@ -1,0 +1,74 @@
+"""The ops of a pipeline as functions: ops.random_resized_crop(224, scale=(0.5, 1)).
+
+They are made from the server's own table of ops, so a name or a parameter that it doesn't know is refused here, and what an op takes is
+in its help(). A pipeline takes plain names and dicts just as well:
+
+    ["decode", {"random_resized_crop": 224}, ops.random_horizontal_flip(p=0.25), ops.to(dtype="f16")]
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Callable, Dict, List
+
+__all__: List[str] = []
+
+_table: Dict[str, Dict[str, Any]] = {}
+
+
+def _ops() -> Dict[str, Dict[str, Any]]:
+    if not _table:
+        from forebay import _forebay_plan
+
+        _table.update({op["name"]: op for op in _forebay_plan.ops()})
+    return _table
+
+
+def _nearest(word: str, names: Any) -> str:
+    near = difflib.get_close_matches(word, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _make(name: str) -> Callable[..., Dict[str, Any]]:
+    op = _ops()[name]
+    params = {param["name"]: param for param in op["params"]}
+    # A lone value stands for this parameter.
+    lone = op["shorthand"] or (next(iter(params)) if len(params) == 1 else None)
+
+    def use(*args: Any, **kwargs: Any) -> Dict[str, Any]:
+        if len(args) > 1 or (args and not lone):
+            raise TypeError(f"ops.{name}: expected {'one value at most' if lone else 'no lone value'}, then names: "
+                            f"{', '.join(params) or 'it takes no parameter'}")
+        for key in kwargs:
+            if key not in params:
+                raise TypeError(f"ops.{name} takes no {key!r}: expected {', '.join(params)}"
+                                f"{_nearest(key, params)}")
+        if args and not kwargs:
+            return {name: args[0]}
+        if args:
+            if lone in kwargs:
+                raise TypeError(f"ops.{name}: {lone!r} was given twice")
+            kwargs = {lone: args[0], **kwargs}
+        return {name: kwargs}
+
+    use.__name__ = use.__qualname__ = name
+    lines = [op["about"], ""]
+    for param in params.values():
+        default = "required" if param["default"] is None else f"default {param['default']}"
+        lines.append(f"{param['name']}: {param['about']} ({default})")
+    use.__doc__ = "\n".join(lines)
+    return use
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    if name not in _ops():
+        raise AttributeError(f"there is no op {name!r}: expected {', '.join(sorted(_ops()))}{_nearest(name, _ops())}")
+    function = _make(name)
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> List[str]:
+    return sorted(_ops())

@@ -1,0 +1,633 @@
+"""forebay.Loader: epochs, views, what it refuses."""
+
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+
+import numpy
+import pytest
+
+import forebay
+
+pytestmark = pytest.mark.usefixtures("surroundings")
+
+PIPELINE = ["decode", {"center_crop": 32}, {"to": {"dtype": "u8"}}]
+FLOATS = ["decode", {"random_resized_crop": 32}, "random_horizontal_flip", {"normalize": "imagenet"}, "to"]
+
+
+@pytest.fixture
+def open_loader(pictures):
+    """Loaders of the pictures, closed at the end of the test."""
+    opened = []
+
+    def open_one(pipeline=PIPELINE, batch_size=16, **options):
+        options.setdefault("timeout", 20)
+        loader = forebay.Loader(pictures, pipeline, batch_size, **options)
+        opened.append(loader)
+        return loader
+
+    yield open_one
+    for loader in opened:
+        loader.close()
+
+
+def run_python(source, **options):
+    """Runs a program of its own: (exit status, standard output, standard error)."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+# --- epochs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["shared", "strict", "sequential"])
+def test_an_epoch_gives_each_sample_once_with_its_own_pixels_and_label(open_loader, order):
+    loader = open_loader(order=order, seed=3)
+    assert len(loader) == 7
+    assert loader.classes == ("ash", "birch", "cedar")
+    assert (loader.shape, loader.dtype, loader.samples, loader.batch_size) == ((3, 32, 32), "uint8", 100, 16)
+    for epoch in range(3):
+        ids = []
+        for index, batch in enumerate(loader):
+            images, labels = batch
+            assert (batch.epoch, batch.index, batch.last) == (epoch, index, index == 6)
+            pixels = numpy.asarray(images)
+            assert pixels.shape == (len(labels), 3, 32, 32)
+            here = numpy.asarray(batch.ids).tolist()
+            assert pixels[:, 0, 16, 16].tolist() == [2 * number for number in here]
+            assert numpy.asarray(labels).tolist() == [number * 3 // 100 for number in here]
+            assert not numpy.asarray(batch.flags).any()
+            ids += here
+            del images, labels, batch, pixels
+        assert sorted(ids) == list(range(100))
+        if order == "sequential":
+            assert ids == list(range(100))
+
+
+def test_drop_last_leaves_the_rest_out(open_loader):
+    loader = open_loader(drop_last=True)
+    assert len(loader) == 6
+    assert [len(images) for images, labels in loader] == [16] * 6
+
+
+def test_strict_order_is_reproducible_and_changes_with_the_seed(open_loader):
+    def epoch(seed):
+        return [numpy.array(batch.images).tobytes() for batch in open_loader(FLOATS, order="strict", seed=seed)]
+
+    first = epoch(1)
+    assert first == epoch(1)
+    assert first != epoch(2)
+
+
+def test_epochs_end_with_an_error_that_says_so(open_loader):
+    loader = open_loader(epochs=2)
+    assert loader.epochs == 2
+    assert sum(1 for epoch in range(2) for batch in loader) == 14
+    with pytest.raises(forebay.EndError, match="all 2 epochs"):
+        next(iter(loader))
+
+
+def test_leaving_an_epoch_early_gives_up_its_rest(open_loader):
+    loader = open_loader(order="sequential")
+    for batch in loader:
+        assert batch.epoch == 0
+        break
+    seen = [(batch.epoch, batch.index) for batch in loader]
+    assert seen == [(1, index) for index in range(7)]
+
+
+def test_a_new_iter_takes_over(open_loader):
+    loader = open_loader(order="sequential")
+    first = iter(loader)
+    assert next(first).epoch == 0
+    second = iter(loader)
+    assert next(second).epoch == 1
+    with pytest.raises(forebay.Error, match="given up when iter"):
+        next(first)
+    first.close()
+    assert next(second).index == 1
+
+
+def test_an_iterator_that_took_nothing_gives_up_nothing(open_loader):
+    loader = open_loader()
+    iter(loader).close()
+    assert next(iter(loader)).epoch == 0
+
+
+def test_epochs_and_closing_in_a_loop_leave_nothing(open_loader):
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    open_loader().close()
+    before, threads = descriptors(), threading.active_count()
+    for _ in range(30):
+        loader = open_loader()
+        next(iter(loader))
+        loader.close()
+    gc.collect()
+    assert descriptors() <= before
+    assert threading.active_count() == threads
+
+
+# --- views ------------------------------------------------------------------------------------------------------
+
+
+def test_numpy_sees_the_memory_itself_and_may_not_write(open_loader):
+    images, labels = next(iter(open_loader(FLOATS)))
+    address, read_only = images.__array_interface__["data"]
+    assert read_only
+    for array in (numpy.asarray(images), numpy.from_dlpack(images)):
+        assert array.__array_interface__["data"][0] == address
+        assert array.dtype == numpy.float32
+        assert array.shape == images.shape == (16, 3, 32, 32)
+        assert array.nbytes == images.nbytes
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    assert numpy.asarray(labels).dtype == numpy.int64
+    assert not numpy.asarray(labels).flags.writeable
+    assert images.__dlpack_device__() == (1, 0)
+
+
+def test_a_copy_by_dlpack_is_private(open_loader):
+    images, _ = next(iter(open_loader()))
+    copy = numpy.from_dlpack(images, copy=True)
+    copy[:] = 0
+    assert numpy.asarray(images).any()
+
+
+@pytest.mark.parametrize("options", [{"stream": 1}, {"dl_device": (2, 0)}])
+def test_dlpack_refuses_other_devices(open_loader, options):
+    images, _ = next(iter(open_loader()))
+    with pytest.raises(BufferError):
+        images.__dlpack__(**options)
+
+
+def test_a_capsule_that_nobody_takes_lets_go(open_loader):
+    loader = open_loader(order="sequential", window=2)
+    for batch in loader:
+        capsules = [batch.images.__dlpack__(), batch.images.__dlpack__(max_version=(1, 0))]
+        assert "dltensor_versioned" in repr(capsules[1])
+        del capsules, batch
+
+
+@pytest.mark.parametrize("look", [numpy.asarray, numpy.from_dlpack, lambda images: images.__dlpack__()])
+def test_a_batch_is_held_until_its_last_view_dies(open_loader, look):
+    loader = open_loader(window=3, order="sequential")
+    epoch = iter(loader)
+    views = [look(next(epoch).images) for _ in range(3)]
+    with pytest.raises(forebay.WindowError):
+        next(epoch)
+    kept = views[1][0, 0, 0, :3] if isinstance(views[1], numpy.ndarray) else views[1]
+    before = kept.tolist() if isinstance(kept, numpy.ndarray) else None
+    del views[1]
+    with pytest.raises(forebay.WindowError):
+        next(epoch)
+    if before is not None:
+        assert kept.tolist() == before
+    del kept
+    assert next(epoch).index == 3
+
+
+def test_the_window_error_says_what_to_do(open_loader):
+    with pytest.raises(forebay.WindowError, match=r"all 3 batches.*window=3.*writable=True"):
+        list(open_loader())
+
+
+def test_what_garbage_holds_comes_back(open_loader):
+    gc.disable()
+    try:
+        for batch in open_loader(window=2):
+            cycle = [numpy.asarray(batch.images)]
+            cycle.append(cycle)
+            del batch, cycle
+    finally:
+        gc.enable()
+
+
+def test_labels_and_ids_hold_no_batch(open_loader):
+    loader = open_loader()
+    kept = [(labels, batch.ids) for batch in loader for labels in [batch.labels]]
+    assert sorted(sum((numpy.asarray(ids).tolist() for _, ids in kept), [])) == list(range(100))
+
+
+def test_writable_batches_may_be_kept_and_changed(open_loader):
+    loader = open_loader(writable=True, order="sequential")
+    batches = list(loader)
+    assert len(batches) == 7
+    for batch in batches:
+        pixels = numpy.asarray(batch.images)
+        assert pixels[:, 0, 16, 16].tolist() == [2 * number for number in numpy.asarray(batch.ids).tolist()]
+        pixels[:] = 1
+        numpy.asarray(batch.labels)[:] = 0
+    addresses = {batch.images.__array_interface__["data"][0] for batch in batches}
+    assert len(addresses) == 7
+    del batch, batches, pixels
+    again = set()
+    for batch in loader:
+        assert numpy.asarray(batch.images)[0, 0, 16, 16] == 2 * int(numpy.asarray(batch.ids)[0])
+        again.add(batch.images.__array_interface__["data"][0])
+    assert len(again) <= 3 and again <= addresses
+
+
+def test_a_view_outlives_the_loader(open_loader):
+    loader = open_loader(order="sequential")
+    pixels = numpy.asarray(next(iter(loader)).images)
+    loader.close()
+    del loader
+    gc.collect()
+    assert pixels[:, 0, 16, 16].tolist() == [2 * number for number in range(16)]
+
+
+def test_views_may_die_in_any_thread(open_loader):
+    loader = open_loader()
+    for batch in loader:
+        holder = [numpy.from_dlpack(batch.images)]
+        del batch
+        thread = threading.Thread(target=holder.clear)
+        thread.start()
+        thread.join()
+    del holder
+
+
+@pytest.mark.parametrize("handler", ["", "import faulthandler; faulthandler.enable()"])
+def test_writing_into_a_batch_dies_with_a_message(pictures, handler):
+    status, _, errors = run_python(f"""
+        import ctypes, resource
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        import forebay
+        {handler}
+        images, labels = next(iter(forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 16)))
+        ctypes.memset(images.__array_interface__["data"][0] + 100, 0, 4)
+    """)
+    assert status == -signal.SIGSEGV
+    assert "a batch is read-only" in errors and "writable=True" in errors
+    assert ("Fatal Python error" in errors) == bool(handler)
+
+
+def test_other_faults_are_none_of_ours(pictures):
+    status, _, errors = run_python(f"""
+        import ctypes, resource
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        import forebay
+        batch = next(iter(forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 16)))
+        ctypes.memset(8, 0, 4)
+    """)
+    assert status == -signal.SIGSEGV
+    assert "forebay" not in errors
+
+
+def test_torch_sees_the_memory_itself(open_loader):
+    torch = pytest.importorskip("torch", reason="PyTorch is optional")
+    images, labels = next(iter(open_loader(FLOATS)))
+    tensor = torch.from_dlpack(images)
+    assert tensor.data_ptr() == images.__array_interface__["data"][0]
+    assert tuple(tensor.shape) == images.shape
+    assert torch.from_dlpack(labels).dtype == torch.int64
+
+
+# --- waiting and ending --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def starved(open_loader):
+    """A loader whose server stands still: no batch comes. It goes on afterwards."""
+    loader = open_loader(window=2)
+    epoch = iter(loader)
+    pid = loader.server_pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        # What was under way when it stopped still comes.
+        loader._timeout = 0.2
+        with pytest.raises(forebay.TimeoutError):
+            for batch in epoch:
+                del batch
+        yield loader, epoch
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_timeout_says_how_far_it_came_and_loses_nothing(starved):
+    loader, epoch = starved
+    loader._timeout = 0.3
+    begin = time.monotonic()
+    with pytest.raises(forebay.TimeoutError, match=r"no batch within 0.3 s: \d+ of 16") as caught:
+        next(epoch)
+    assert 0.25 < time.monotonic() - begin < 2
+    assert isinstance(caught.value, TimeoutError)
+    os.kill(loader.server_pid, signal.SIGCONT)
+    loader._timeout = 20
+    assert next(epoch).epoch == 0
+
+
+def test_ctrl_c_ends_a_wait_at_once(starved):
+    loader, epoch = starved
+    loader._timeout = 10
+    sent = []
+
+    def interrupt():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        next(epoch)
+    assert time.monotonic() - sent[0] < 0.1
+    timer.join()
+
+
+def test_other_threads_run_during_a_wait(starved):
+    loader, epoch = starved
+    loader._timeout = 0.5
+    counted = []
+    stop = threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted.append(1)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    with pytest.raises(forebay.TimeoutError):
+        next(epoch)
+    stop.set()
+    thread.join()
+    assert len(counted) > 50
+
+
+def test_closing_from_another_thread_ends_a_wait(starved):
+    loader, epoch = starved
+    loader._timeout = 10
+    timer = threading.Timer(0.2, loader.close)
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(forebay.ClosedError):
+        next(epoch)
+    assert time.monotonic() - begin < 2
+    timer.join()
+
+
+def test_two_threads_are_refused(starved):
+    loader, epoch = starved
+    loader._timeout = 1
+    caught = []
+
+    def wait():
+        try:
+            loader._next()
+        except forebay.Error as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    with pytest.raises(RuntimeError, match="another thread"):
+        loader._next()
+    thread.join()
+    assert isinstance(caught[0], forebay.TimeoutError)
+
+
+def test_a_closed_loader_says_so(open_loader):
+    with open_loader() as loader:
+        next(iter(loader))
+    loader.close()
+    with pytest.raises(forebay.ClosedError, match="closed"):
+        next(iter(loader))
+    assert "closed" in repr(loader)
+
+
+def test_the_servers_death_ends_a_wait(pictures, tmp_path):
+    status, output, errors = run_python(f"""
+        import os, signal, threading, time
+        import forebay
+        loader = forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 16, mode="embedded")
+        pid = loader.server_pid
+        os.kill(pid, signal.SIGKILL)
+        begin = time.monotonic()
+        try:
+            for epoch in range(1000):
+                for batch in loader:
+                    del batch
+        except forebay.ServerLost as error:
+            assert error.pid == pid, error.pid
+            assert str(pid) in str(error)
+            print("lost after", time.monotonic() - begin)
+    """, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert status == 0, errors
+    assert float(output.split()[-1]) < 2
+
+
+def test_a_forked_child_is_told_and_the_parent_goes_on(open_loader):
+    loader = open_loader(order="sequential")
+    epoch = iter(loader)
+    batch = next(epoch)
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            text = "nothing"
+            try:
+                next(epoch)
+            except forebay.ForkedError as error:
+                text = str(error)
+            del batch, epoch
+            loader.close()
+            gc.collect()
+            os.write(writer, text.encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert f"belongs to process {os.getpid()}" in text and "open the Loader in the child" in text
+    assert numpy.asarray(batch.images)[3, 0, 16, 16] == 6
+    assert [rest.index for rest in epoch] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_forked_child_opens_its_own(open_loader, pictures):
+    loader = open_loader()
+    next(iter(loader))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with forebay.Loader(pictures, PIPELINE, 16, timeout=20) as own:
+                code = 0 if sum(len(labels) for _, labels in own) == 100 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sum(len(labels) for _, labels in loader) == 100
+
+
+def test_nothing_is_pickled(open_loader):
+    loader = open_loader()
+    batch = next(iter(loader))
+    for thing, words in ((loader, "Loader can't be pickled"), (batch, "batch"), (batch.images, "batch"), (iter(loader), "epoch")):
+        with pytest.raises(TypeError, match=words):
+            pickle.dumps(thing)
+
+
+def test_the_interpreter_may_end_at_any_point(pictures):
+    status, output, errors = run_python(f"""
+        import threading
+        import numpy, forebay
+        loader = forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 16)
+        epoch = iter(loader)
+        kept = [next(epoch), numpy.from_dlpack(next(epoch).images)]
+        class Late:
+            def __del__(self, kept=kept, epoch=epoch):
+                kept.clear()
+                epoch.close()
+        late = Late()
+        late.self = late
+        print("end")
+    """, env={**os.environ, "PYTHONDEVMODE": "1"})
+    assert (status, output, errors) == (0, "end\n", "")
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"pipeline": ["decode", {"center_corp": 32}, "to"]}, "center_crop"),
+        ({"pipeline": ["decode", {"resize": {"sise": 32}}, "to"]}, "size"),
+        ({"order": "shard"}, "shared"),
+        ({"batch_size": 0}, "batch"),
+        ({"on_error": "ignore"}, "skip"),
+        ({"window": 0}, "window"),
+        ({"pipeline": ["decode", "to"]}, "shape"),
+    ],
+)
+def test_a_wrong_spec_names_the_key_and_what_was_expected(open_loader, options, words):
+    with pytest.raises(forebay.SpecError, match=words) as caught:
+        open_loader(**options)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_wrong_arguments(pictures, tmp_path):
+    with pytest.raises(forebay.SpecError, match="nowhere"):
+        forebay.Loader(tmp_path / "nowhere", PIPELINE)
+    with pytest.raises(TypeError, match="pipeline"):
+        forebay.Loader(pictures)
+    with pytest.raises(TypeError, match=r"pipeline\[1\]"):
+        forebay.Loader(pictures, ["decode", 7])
+    with pytest.raises(TypeError, match="not both"):
+        forebay.Loader(pictures, spec={"dataset": str(pictures)})
+    with pytest.raises(TypeError, match="batch"):
+        forebay.Loader(spec={"dataset": str(pictures)}, batch_size=3)
+    with pytest.raises(ValueError, match="timeout"):
+        forebay.Loader(pictures, PIPELINE, timeout=-1)
+    with pytest.raises(ValueError, match="mode"):
+        forebay.Loader(pictures, PIPELINE, mode="own")
+    with pytest.raises(forebay.ServerLost, match="no server"):
+        forebay.Loader(pictures, PIPELINE, socket=tmp_path / "none.sock", mode="running")
+    with pytest.raises(TypeError, match="comes out of a Loader"):
+        forebay.Tensor()
+
+
+def test_a_bad_sample_is_named(tmp_path):
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "broken picture.jpg").write_bytes(b"\xff\xd8\xff\xe0 no more")
+    with forebay.Loader(tmp_path, PIPELINE, 1, timeout=20) as loader:
+        for _ in range(2):
+            with pytest.raises(forebay.SampleError, match="broken picture.jpg") as caught:
+                next(iter(loader))
+            assert caught.value.sample == 0
+
+
+def test_skipped_samples_are_replaced_and_flagged(pictures, tmp_path):
+    for place, source in enumerate(sorted(pictures.rglob("*.png"))[:20]):
+        (tmp_path / "some").mkdir(exist_ok=True)
+        data = source.read_bytes()
+        (tmp_path / "some" / source.name).write_bytes(data[:40] if place == 7 else data)
+    with forebay.Loader(tmp_path, PIPELINE, 5, on_error="skip", max_errors=5, timeout=20, writable=True) as loader:
+        assert len(loader) == 4
+        batches = list(loader)
+    ids = numpy.concatenate([numpy.asarray(batch.ids) for batch in batches])
+    flags = numpy.concatenate([numpy.asarray(batch.flags) for batch in batches])
+    assert len(ids) == 20 and 7 not in ids
+    assert numpy.count_nonzero(flags & (forebay.SUBSTITUTE | forebay.REPEAT)) >= 1
+
+
+# --- where a task comes from -----------------------------------------------------------------------------------------
+
+
+def test_a_spec_file(pictures, tmp_path):
+    (tmp_path / "train.yaml").write_text(
+        f"dataset: {os.path.relpath(pictures, tmp_path)}\npipeline: [decode, center_crop: 24, to: u8]\nbatch: 10\norder: sequential\n".replace(
+            "to: u8", "to: {dtype: u8}").replace("batch: 10", "batch: {size: 10}"))
+    for loader in (forebay.Loader.from_spec(tmp_path / "train.yaml"), forebay.Loader(tmp_path / "train.yaml")):
+        with loader:
+            assert len(loader) == 10
+            assert next(iter(loader)).images.shape == (10, 3, 24, 24)
+    (tmp_path / "train.yaml").write_text("dataset: x\npipelin: []\n")
+    with pytest.raises(forebay.SpecError, match=r"train.yaml.*2.*pipelin"):
+        forebay.Loader.from_spec(tmp_path / "train.yaml")
+
+
+def test_a_spec_as_a_dict_or_text(pictures):
+    spec = {"dataset": {"folder": str(pictures)}, "pipeline": PIPELINE, "batch": {"size": 50}}
+    for given in ({"dataset": spec}, {"spec": spec}, {"spec": f"dataset: {pictures}\npipeline: [decode, center_crop: 8]\nbatch: {{size: 50}}\n"}):
+        with forebay.Loader(**given, timeout=20) as loader:
+            assert len(loader) == 2
+
+
+def test_a_list_and_a_name_that_is_no_text(pictures, tmp_path):
+    listed = tmp_path / "train.tsv"
+    listed.write_text("".join(f"{path}\t{place}\n" for place, path in enumerate(sorted(pictures.rglob("*.png"))[:10])))
+    with forebay.Loader({"list": str(listed)}, PIPELINE, 5, order="sequential", timeout=20) as loader:
+        assert loader.classes == ()
+        assert sum((numpy.asarray(labels).tolist() for _, labels in loader), []) == list(range(10))
+    odd = os.fsencode(tmp_path) + b"/n\xe4me"
+    os.symlink(pictures, odd)
+    with forebay.Loader(odd, PIPELINE, 50, timeout=20) as loader:
+        assert loader.samples == 100
+
+
+def test_ops_as_functions(open_loader):
+    ops = forebay.ops
+    assert ops.random_resized_crop(32) == {"random_resized_crop": 32}
+    assert ops.random_resized_crop(32, scale=(0.5, 1)) == {"random_resized_crop": {"size": 32, "scale": (0.5, 1)}}
+    assert ops.normalize("imagenet") == {"normalize": "imagenet"}
+    assert "scale" in ops.random_resized_crop.__doc__ and "resize" in dir(ops)
+    with pytest.raises(AttributeError, match="did you mean 'center_crop'"):
+        ops.center_corp
+    with pytest.raises(TypeError, match="did you mean 'ratio'"):
+        ops.random_resized_crop(32, ration=(1, 1))
+    loader = open_loader([ops.decode, ops.random_resized_crop(32, scale=(0.5, 1)), ops.random_horizontal_flip(p=1.0), ops.normalize("imagenet"), ops.to(dtype="f16")])
+    assert next(iter(loader)).images.dtype == "float16"
+
+
+def test_every_element_type(open_loader):
+    for dtype, name in (("u8", "uint8"), ("f16", "float16"), ("bf16", "bfloat16"), ("f32", "float32")):
+        images, _ = next(iter(open_loader(["decode", {"center_crop": 8}, {"to": {"dtype": dtype}}])))
+        assert images.dtype == name
+        array = numpy.asarray(images)
+        assert array.dtype.itemsize == {"u8": 1, "f32": 4}.get(dtype, 2)
+        assert array.dtype == (numpy.dtype("V2") if dtype == "bf16" else name)
+    channels_last = next(iter(open_loader(["decode", {"center_crop": [8, 6]}, {"to": {"layout": "hwc"}}]))).images
+    assert channels_last.shape == (16, 8, 6, 3)
+
+
+def test_status(open_loader):
+    loader = open_loader()
+    next(iter(loader))
+    status = loader.status()
+    assert status["loader"] == {"gathered": 0}
+    assert status["pid"] == loader.server_pid if "pid" in status else isinstance(status, dict)
