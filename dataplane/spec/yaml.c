@@ -17,6 +17,8 @@ struct fby_yaml {
     char *texts[FBY_YAML_NODES];
     uint32_t text_count;
     const fby_yaml_node *root;
+    const char *source; /* the text; borrowed while it is parsed */
+    size_t source_length;
 };
 
 int fby_spec_refuse(const fby_spec_place *place, uint32_t line, const char *key, const char *format, ...)
@@ -68,21 +70,60 @@ static bool utf8_valid(const unsigned char *s, size_t length, size_t *where)
     return true;
 }
 
+/* Undoes the '' of a text in single quotes. libfyaml would, but leaks memory where there are many. FBY_EINVAL
+ * where it doesn't stand on one line. */
+static int read_single_quoted(const fby_yaml *yaml, const fby_spec_place *place, uint32_t line,
+                              struct fy_token *token, char *copy)
+{
+    const struct fy_mark *start = fy_token_start_mark(token), *end = fy_token_end_mark(token);
+    size_t from = start->input_pos, to = end->input_pos;
+    if (from < 1 || to < from || to >= yaml->source_length || yaml->source[from - 1] != '\'' ||
+        yaml->source[to] != '\'' || memchr(yaml->source + from, '\n', to - from))
+        return fby_spec_refuse(place, line, NULL,
+                               "a text in '…' over several lines; expected it on one line");
+    while (from < to) {
+        if (yaml->source[from] == '\'') from++;
+        *copy++ = yaml->source[from++];
+    }
+    *copy = 0;
+    return FBY_OK;
+}
+
+/* Where the text between single quotes stands in the source; NULL where it isn't on one line. libfyaml would
+ * give the text itself, but leaks memory where there are many '' in it. */
+static const char *single_quoted(const fby_yaml *yaml, struct fy_token *token, size_t *length)
+{
+    size_t from = fy_token_start_mark(token)->input_pos, to = fy_token_end_mark(token)->input_pos;
+    if (from < 1 || to < from || to >= yaml->source_length) return NULL;
+    const char *text = yaml->source + from;
+    *length = to - from;
+    if (text[-1] != '\'' || text[*length] != '\'' || memchr(text, '\n', *length)) return NULL;
+    return text;
+}
+
 /* A copy of a scalar's text, owned by the tree. */
 static int keep_text(fby_yaml *yaml, const fby_spec_place *place, uint32_t line, struct fy_token *token,
                      const char **out)
 {
-    size_t length = 0;
-    const char *text = token ? fy_token_get_text(token, &length) : NULL;
+    size_t length = 0, kept = 0;
+    bool single = token && fy_token_scalar_style(token) == FYSS_SINGLE_QUOTED;
+    const char *text = single ? single_quoted(yaml, token, &length) : NULL;
+    if (single && !text)
+        return fby_spec_refuse(place, line, NULL,
+                               "a text in '…' over several lines; expected it on one line");
+    if (token && !single) text = fy_token_get_text(token, &length);
     if (!text) length = 0;
-    if (memchr(text ? text : "", 0, length))
-        return fby_spec_refuse(place, line, NULL, "a text holds a NUL character; expected none");
     char *copy = malloc(length + 1);
     if (!copy) return fby_fail(place->error, FBY_ENOMEM, "%s: no memory to parse it", place->name);
-    if (length) memcpy(copy, text, length);
-    copy[length] = 0;
     yaml->texts[yaml->text_count++] = copy;
     *out = copy;
+    for (size_t i = 0; i < length; i++) {
+        if (!text[i])
+            return fby_spec_refuse(place, line, NULL, "a text holds a NUL character; expected none");
+        copy[kept++] = text[i];
+        if (single && text[i] == '\'') i++;
+    }
+    copy[kept] = 0;
     return FBY_OK;
 }
 
@@ -228,6 +269,10 @@ int fby_yaml_parse(fby_yaml **out, const fby_spec_place *place, const char *text
     }
     int status = FBY_ENOMEM;
     fby_yaml *yaml = calloc(1, sizeof *yaml);
+    if (yaml) {
+        yaml->source = text;
+        yaml->source_length = length;
+    }
     struct fy_diag_cfg diag_options;
     fy_diag_cfg_default(&diag_options);
     diag_options.fp = NULL;

@@ -322,6 +322,23 @@ Test(spec, what_is_not_plain_yaml_is_refused)
     refused("\"a\\nb\": 3\n", "unknown key \"a?b\"");
 }
 
+Test(spec, quoted_paths)
+{
+    const char *texts[][2] = {
+        {"dataset: 'it''s'\n" PIPELINE, "/data/it's"},
+        {"'dataset': ''''\n" PIPELINE, "/data/'"},
+        {"\xEF\xBB\xBF'dataset': '\xC3\xA9''\xC3\xA9'''\n" PIPELINE, "/data/\xC3\xA9'\xC3\xA9'"},
+        {"dataset: \"\\u00e9\\\"\"\n" PIPELINE, "/data/\xC3\xA9\""},
+        {"{dataset: {folder: 'a b'''}, pipeline: [decode, center_crop: '3']}", "/data/a b'"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        fby_spec *spec = parse(texts[i][0]);
+        cr_assert_str_eq(spec->dataset_path, texts[i][1]);
+        fby_spec_free(&spec);
+    }
+    refused("dataset: 'a\n  b'\n" PIPELINE,
+            "s.yaml:1: a text in '…' over several lines; expected it on one line");
+}
+
 Test(spec, size_is_bounded)
 {
     fby_error error = FBY_ERROR_INIT;
