@@ -70,25 +70,6 @@ static bool utf8_valid(const unsigned char *s, size_t length, size_t *where)
     return true;
 }
 
-/* Undoes the '' of a text in single quotes. libfyaml would, but leaks memory where there are many. FBY_EINVAL
- * where it doesn't stand on one line. */
-static int read_single_quoted(const fby_yaml *yaml, const fby_spec_place *place, uint32_t line,
-                              struct fy_token *token, char *copy)
-{
-    const struct fy_mark *start = fy_token_start_mark(token), *end = fy_token_end_mark(token);
-    size_t from = start->input_pos, to = end->input_pos;
-    if (from < 1 || to < from || to >= yaml->source_length || yaml->source[from - 1] != '\'' ||
-        yaml->source[to] != '\'' || memchr(yaml->source + from, '\n', to - from))
-        return fby_spec_refuse(place, line, NULL,
-                               "a text in '…' over several lines; expected it on one line");
-    while (from < to) {
-        if (yaml->source[from] == '\'') from++;
-        *copy++ = yaml->source[from++];
-    }
-    *copy = 0;
-    return FBY_OK;
-}
-
 /* Where the text between single quotes stands in the source; NULL where it isn't on one line. libfyaml would
  * give the text itself, but leaks memory where there are many '' in it. */
 static const char *single_quoted(const fby_yaml *yaml, struct fy_token *token, size_t *length)
