@@ -1,5 +1,6 @@
 #include "tests/io/tree.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <grp.h>
@@ -27,16 +28,29 @@ tree tree_make(void)
     return made;
 }
 
-static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *where)
+/* By descriptors, so that no path is too long. */
+static void content_remove(int folder)
 {
-    (void)status;
-    (void)where;
-    return type == FTW_DP ? rmdir(path) : unlink(path);
+    DIR *stream = fdopendir(folder);
+    must(stream != NULL, "fdopendir");
+    const struct dirent *entry;
+    while ((entry = readdir(stream))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (!unlinkat(folder, entry->d_name, 0)) continue;
+        int below = openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        must(below >= 0, entry->d_name);
+        content_remove(below);
+        must(!unlinkat(folder, entry->d_name, AT_REMOVEDIR), entry->d_name);
+    }
+    closedir(stream);
 }
 
 void tree_remove(tree *made)
 {
-    nftw(made->root, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
+    int folder = open(made->root, O_RDONLY | O_DIRECTORY);
+    must(folder >= 0, made->root);
+    content_remove(folder);
+    must(!rmdir(made->root), made->root);
 }
 
 tree_path tree_at(const tree *made, const char *path)
