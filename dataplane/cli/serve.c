@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "dataplane/cli/cli.h"
 #include "dataplane/protocol/paths.h"
@@ -104,6 +105,8 @@ int fby_command_serve(int count, char **values)
     }
     char path[PATH_MAX];
     if (!error.code && !arguments.server.socket && !fby_paths_socket(path, &error)) arguments.server.socket = path;
+    if (error.code && arguments.server.ready_fd >= 0 && write(arguments.server.ready_fd, error.text, strlen(error.text)) < 0)
+        return FBY_EXIT_FAILED; /* nobody waits for the reason */
     if (!error.code) fby_server_run(&arguments.server, &error);
     if (!error.code) return 0;
     return fby_complain(&error);

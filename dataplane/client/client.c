@@ -138,7 +138,7 @@ int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *e
             return fby_fail(error, FBY_EINVAL, "fby_connect_options.size is %zu: start from FBY_CONNECT_OPTIONS_INIT", given->size);
         memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
     }
-    if (options.mode > FBY_MODE_EMBEDDED) return fby_fail(error, FBY_EINVAL, "fby_connect_options.mode is %u: expected a fby_mode", options.mode);
+    if (options.mode > FBY_MODE_FOUND) return fby_fail(error, FBY_EINVAL, "fby_connect_options.mode is %u: expected a fby_mode", options.mode);
     int timeout = options.timeout_ms > 0 ? options.timeout_ms : FBY_CONNECT_TIMEOUT_MS;
     fby_client *client = calloc(1, sizeof *client);
     if (!client) return fby_fail(error, FBY_ENOMEM, "no memory for a client");
@@ -159,8 +159,17 @@ int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *e
         /* A server that the caller named must be there; the default one may be absent. */
         if (status == 0 || status != FBY_ELOST || named || options.mode == FBY_MODE_RUNNING) goto out;
     }
-    status = fby_embedded_start(client->socket_path, options.server, timeout, error);
-    if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
+    if (options.mode == FBY_MODE_FOUND) {
+        status = fby_embedded_path(client->socket_path, error);
+        if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
+        goto out;
+    }
+    /* A server found at the end of its linger closes the door on us: elect the next. */
+    for (int attempt = 0; attempt < 3; attempt++) {
+        status = fby_embedded_start(client->socket_path, options.server, timeout, error);
+        if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
+        if (status != FBY_ELOST) break;
+    }
 out:
     if (status) {
         free(client);

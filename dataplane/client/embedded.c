@@ -134,13 +134,21 @@ out:
     return status;
 }
 
-int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_error *error)
+int fby_embedded_path(char *path, fby_error *error)
 {
-    char folder[PATH_MAX], lock_path[PATH_MAX + 32], found[PATH_MAX];
+    char folder[PATH_MAX];
     int status = fby_paths_folder(folder, error);
     if (status) return status;
     if (snprintf(path, PATH_MAX, "%s/embedded.sock", folder) >= PATH_MAX)
         return fby_fail(error, FBY_EINVAL, "the socket folder's path is too long");
+    return 0;
+}
+
+int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_error *error)
+{
+    char lock_path[PATH_MAX], found[PATH_MAX];
+    int status = fby_embedded_path(path, error);
+    if (status) return status;
     int fd = fby_socket_connect(path, NULL);
     if (fd >= 0) {
         close(fd);
@@ -148,7 +156,8 @@ int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_erro
     }
     status = program_find(found, program, error);
     if (status) return status;
-    snprintf(lock_path, sizeof lock_path, "%s/embedded.lock", folder);
+    strcpy(lock_path, path);
+    strcpy(strrchr(lock_path, '.'), ".lock");
     int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock < 0) return fby_fail(error, FBY_EIO, "can't open %s: %s", lock_path, strerror(errno));
     while (flock(lock, LOCK_EX)) {

@@ -42,6 +42,8 @@ int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t 
                                int timeout_ms, fby_error *error);
 int fby_connection_send(fby_connection *connection, const void *message, size_t bytes, fby_error *error);
 
+/* Where the embedded server listens: PATH_MAX bytes. */
+int fby_embedded_path(char *path, fby_error *error);
 /* Starts (or finds, where another client was faster) the embedded server; its socket's path in `path`. */
 int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_error *error);
 

@@ -223,9 +223,9 @@ static void slot_repair(fby_slot *slot)
         fby_error why = FBY_ERROR_INIT;
         if (too_many_bad(task)) {
             sample_failure(&why, task, job);
-            char last[FBY_ERROR_TEXT / 2];
-            snprintf(last, sizeof last, "%s", why.text);
-            fby_fail(&why, FBY_ESAMPLE, "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %s",
+            char last[FBY_ERROR_TEXT];
+            memcpy(last, why.text, sizeof last);
+            fby_fail(&why, FBY_ESAMPLE, "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
                      (unsigned long long)task->bad_in_epoch, (unsigned long long)slot->epoch, task->spec->max_errors, last);
             why.sample = job->id;
             task_fail(task, &why);
@@ -330,7 +330,7 @@ static void task_draw(fby_subscription *task)
     if (task->failed || task->ended || task->closing || !task->session) return;
     while (task->free_count && !task->stranded) {
         /* Its client holds all that was drawn: it starves, whatever its window says. */
-        fby_sampler_starve(task->sampler, task->bit, 0, task->pending_count == 0);
+        //STARVE fby_sampler_starve(task->sampler, task->bit, 0, task->pending_count == 0);
         if (fby_sampler_draw(task->sampler, 0, &draw) != 1) return;
         slot_fill(slot_take(task), &draw);
     }

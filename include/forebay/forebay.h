@@ -56,7 +56,8 @@ FBY_API const char *fby_version(void);
 typedef enum fby_mode {
     FBY_MODE_AUTO = 0,      /* a running server, else an embedded one */
     FBY_MODE_RUNNING = 1,   /* only a running server */
-    FBY_MODE_EMBEDDED = 2   /* only an embedded one */
+    FBY_MODE_EMBEDDED = 2,  /* only an embedded one */
+    FBY_MODE_FOUND = 3      /* a running server or a running embedded one: nothing is started */
 } fby_mode;
 
 typedef struct fby_connect_options {
