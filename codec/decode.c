@@ -14,8 +14,9 @@ enum { CHANNELS = 3 };
 static const uint64_t DEFAULT_MAX_PIXELS = 178956970; /* Pillow: twice MAX_IMAGE_PIXELS is an error */
 
 static const fby_codec *const codecs[FBY_FORMATS] = {
-    [FBY_FORMAT_JPEG] = &fby_codec_jpeg,
-    [FBY_FORMAT_PNG] = &fby_codec_png,
+    [FBY_FORMAT_JPEG] = &fby_codec_jpeg, [FBY_FORMAT_PNG] = &fby_codec_png,
+    [FBY_FORMAT_WEBP] = &fby_codec_webp, [FBY_FORMAT_TIFF] = &fby_codec_tiff,
+    [FBY_FORMAT_GIF] = &fby_codec_gif,
 };
 
 fby_reason fby_decode_fail(fby_decoder *decoder, fby_reason reason, const char *format, ...)
@@ -196,7 +197,7 @@ fby_reason fby_decode_open(fby_decoder *d, const uint8_t *bytes, size_t length,
 
     d->file_w = d->info.w;
     d->file_h = d->info.h;
-    d->turn = d->options.exif ? d->info.orientation : 1;
+    d->turn = d->options.exif || d->codec->always_turned ? d->info.orientation : 1;
     if (d->turn >= 5) {
         d->info.w = d->file_h;
         d->info.h = d->file_w;

@@ -8,6 +8,7 @@
 /* Coordinates that a format gets are the file's own: decode.c turns pictures. */
 typedef struct fby_codec {
     fby_format format;
+    bool always_turned; /* the orientation is applied whether it is asked for or not: Pillow does so */
     /* Reads the header: fills decoder->info (w, h as in the file) and checks nothing against max_pixels:
      * decode.c does. */
     fby_reason (*open)(fby_decoder *decoder);
@@ -26,6 +27,9 @@ typedef struct fby_codec {
 
 extern const fby_codec fby_codec_jpeg;
 extern const fby_codec fby_codec_png;
+extern const fby_codec fby_codec_webp;
+extern const fby_codec fby_codec_tiff;
+extern const fby_codec fby_codec_gif;
 
 typedef enum fby_decoder_stage { FBY_DECODER_IDLE, FBY_DECODER_OPEN, FBY_DECODER_ROWS } fby_decoder_stage;
 
