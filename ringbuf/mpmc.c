@@ -120,7 +120,7 @@ static bool take_spinning(fby_mpmc *ring, void **item, uint64_t until_ns)
  * and took an item hands the signal on while there are more. */
 static void pass_on_signal(fby_mpmc *ring)
 {
-    fby_fence_seq_cst(); // G': a put whose signal fell flat is counted below
+    /* The fence of the last prepare (G') came after the wake, so a put whose signal fell flat is counted. */
     if (fby_mpmc_size(ring) > 0) fby_gate_signal(&ring->gate, 1);
 }
 
