@@ -63,7 +63,7 @@ def folder_fill(rng, folder, elsewhere, depth):
 def main(program, seed):
     print("seed", seed)
     rng = random.Random(seed)
-    for _ in range(30):
+    for _ in range(12):
         with tempfile.TemporaryDirectory() as top:
             root, elsewhere = os.path.join(top, "root"), os.path.join(top, "elsewhere")
             os.mkdir(root)

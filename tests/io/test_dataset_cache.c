@@ -385,21 +385,18 @@ static int builder_child(void *argument)
     return 0;
 }
 
-static void *builder_process(void *argument)
-{
-    return tree_child(builder_child, argument) ? "child failed" : NULL;
-}
-
 Test(dataset_cache, several_build_the_same_index_at_once)
 {
     kept made = kept_make();
-    pthread_t thread[4];
-    for (unsigned i = 0; i < 4; i++)
-        pthread_create(&thread[i], NULL, i % 2 ? builder_process : builder_run, &made);
-    for (unsigned i = 0; i < 4; i++) {
+    pid_t child[2];
+    pthread_t thread[2];
+    for (unsigned i = 0; i < 2; i++) child[i] = tree_child_begin(builder_child, &made);
+    for (unsigned i = 0; i < 2; i++) pthread_create(&thread[i], NULL, builder_run, &made);
+    for (unsigned i = 0; i < 2; i++) {
         void *wrong;
         pthread_join(thread[i], &wrong);
         cr_assert_null(wrong, "%s", (const char *)wrong);
+        cr_assert_eq(tree_child_end(child[i]), 0);
     }
     index_path(&made);
     tree_age_all(&made.data);

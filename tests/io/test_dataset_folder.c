@@ -221,14 +221,21 @@ Test(dataset_folder, many_files_on_any_number_of_threads)
 {
     enum { FILES = 3000 };
     tree made = tree_make();
-    char path[64];
+    char path[64], first_of_size[64];
     for (unsigned i = 0; i < FILES; i++) {
         snprintf(path, sizeof path, "flat/%05u.jpg", i);
-        tree_file(&made, path, i % 50);
+        snprintf(first_of_size, sizeof first_of_size, "flat/%05u.jpg", i % 50);
+        if (i < 50) {
+            tree_file(&made, path, i);
+        } else {
+            tree_hard_link(&made, first_of_size, path);
+        }
     }
     for (unsigned i = 0; i < 300; i++) {
+        snprintf(path, sizeof path, "class-%u/sub-%u", i % 20, i % 7);
+        tree_folder(&made, path);
         snprintf(path, sizeof path, "class-%u/sub-%u/%u.png", i % 20, i % 7, i);
-        tree_file(&made, path, i);
+        tree_hard_link(&made, "flat/00049.jpg", path);
     }
 
     fby_dataset *first = NULL;
@@ -305,7 +312,7 @@ Test(dataset_folder, progress_and_cancelling)
 {
     tree made = tree_make();
     char path[64];
-    for (unsigned i = 0; i < 500; i++) {
+    for (unsigned i = 0; i < 100; i++) {
         snprintf(path, sizeof path, "class-%u/%u.png", i % 50, i);
         tree_file(&made, path, i);
     }

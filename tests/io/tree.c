@@ -107,6 +107,12 @@ void tree_link(const tree *made, const char *target, const char *path)
     must(!symlink(target, at.text), at.text);
 }
 
+void tree_hard_link(const tree *made, const char *file, const char *path)
+{
+    tree_path from = tree_at(made, file), to = tree_at(made, path);
+    must(!link(from.text, to.text), to.text);
+}
+
 static void path_age(const char *path, long seconds)
 {
     struct timespec times[2];
@@ -134,7 +140,7 @@ void tree_age_all(const tree *made)
     must(!nftw(made->root, folder_age, 16, FTW_PHYS), made->root);
 }
 
-int tree_child(int (*body)(void *argument), void *argument)
+pid_t tree_child_begin(int (*body)(void *argument), void *argument)
 {
     fflush(NULL);
     pid_t child = fork();
@@ -144,9 +150,19 @@ int tree_child(int (*body)(void *argument), void *argument)
         fflush(NULL);
         _exit(code);
     }
+    return child;
+}
+
+int tree_child_end(pid_t child)
+{
     int status;
     must(waitpid(child, &status, 0) == child, "waitpid");
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int tree_child(int (*body)(void *argument), void *argument)
+{
+    return tree_child_end(tree_child_begin(body, argument));
 }
 
 int tree_become_plain(void)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 enum { TREE_PATH = 512 };
 
@@ -22,8 +23,9 @@ typedef struct tree_path {
 } tree_path;
 tree_path tree_at(const tree *made, const char *path);
 
-void tree_folder(const tree *made, const char *path);             /* and those above it */
-void tree_file(const tree *made, const char *path, size_t bytes); /* and the folders above it */
+void tree_folder(const tree *made, const char *path);                      /* and those above it */
+void tree_file(const tree *made, const char *path, size_t bytes);          /* and the folders above it */
+void tree_hard_link(const tree *made, const char *file, const char *path); /* cheaper than another file */
 void tree_text(const tree *made, const char *path, const char *text);
 void tree_link(const tree *made, const char *target, const char *path);
 
@@ -48,6 +50,9 @@ static inline size_t tree_wrong_byte(const uint8_t *content, size_t bytes)
 
 /* Runs body(argument) in a child, and returns what it returned; -1 where it died. */
 int tree_child(int (*body)(void *argument), void *argument);
+/* The same in two steps. ThreadSanitizer wants no other thread at the first. */
+pid_t tree_child_begin(int (*body)(void *argument), void *argument);
+int tree_child_end(pid_t child);
 /* For a child: becomes the plain user 65534. 0: done. */
 int tree_become_plain(void);
 
