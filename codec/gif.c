@@ -1,6 +1,8 @@
-/* GIF by giflib: the first frame, as Pillow gives it. Where that frame doesn't cover the canvas, the rest has
- * the frame's transparent colour, or colour 0; the background colour of the file is not used. A palette that
- * is the gray ramp as far as it goes counts as none: pixels are then gray values. */
+/* GIF: the first frame, as Pillow gives it. giflib reads the file and its LZW codes; strings are expanded
+ * here, since giflib takes codes that no encoder can have meant and makes pixels of them, where Pillow
+ * refuses the file. Where that frame doesn't cover the canvas, the rest has the frame's transparent colour,
+ * or colour 0; the background colour of the file is not used. A palette that is the gray ramp as far as it
+ * goes counts as none: pixels are then gray values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +13,12 @@
 typedef struct gif_state {
     GifFileType *gif; /* of the open picture, its first frame's header read */
     const fby_decoder *decoder;
-    size_t at;             /* of the next byte to give to giflib */
-    size_t missing;        /* bytes that it asked for past the end: it got zeros */
-    bool only_end_missing; /* the first of them was the count of a block: a zero there ends the data */
+    size_t at;    /* of the next byte to give to giflib */
+    bool missing; /* it asked for bytes past the end, and got zeros */
     bool transparent;
     unsigned transparent_color;
     uint32_t x, y, w, h; /* of the frame */
+    unsigned code_bits;  /* of a pixel in its LZW data */
     uint8_t colors[256][3];
 } gif_state;
 
@@ -25,13 +27,11 @@ static int give_bytes(GifFileType *gif, GifByteType *out, int count)
     gif_state *g = gif->UserData;
     size_t left = g->decoder->length - g->at;
     size_t given = (size_t)count < left ? (size_t)count : left;
-    size_t missing = (size_t)count - given;
 
     memcpy(out, g->decoder->bytes + g->at, given);
-    memset(out + given, 0, missing);
+    memset(out + given, 0, (size_t)count - given);
     g->at += given;
-    if (missing && !g->missing) g->only_end_missing = count == 1;
-    g->missing += missing;
+    if (given < (size_t)count) g->missing = true;
     return count;
 }
 
@@ -145,6 +145,8 @@ static fby_reason picture_open(fby_decoder *d)
     g->y = (uint32_t)frame->Top;
     g->w = (uint32_t)frame->Width;
     g->h = (uint32_t)frame->Height;
+    /* The last byte that giflib read: the frame's header ends with it. */
+    g->code_bits = d->bytes[g->at - 1];
     read_colors(g);
 
     uint32_t screen_w = (uint32_t)g->gif->SWidth;
@@ -157,26 +159,78 @@ static fby_reason picture_open(fby_decoder *d)
     return FBY_REASON_NONE;
 }
 
-/* The frame's row that the next line of an interlaced frame belongs to. */
-static uint32_t next_row(uint32_t row, uint32_t height, bool interlaced, int *pass)
+enum { MOST_CODES = 4096 };
+
+/* The strings of LZW codes: each is that of its link and one more pixel. */
+typedef struct gif_strings {
+    int clear;          /* the code after the pixels' own; the end's follows it */
+    int next;           /* the code that will be given out next */
+    int last;           /* the code before, -1 after a clear code */
+    uint8_t last_first; /* the first pixel of its string */
+    uint8_t pixel[MOST_CODES];
+    int16_t link[MOST_CODES];
+} gif_strings;
+
+static void clear_strings(gif_strings *s)
+{
+    s->next = s->clear + 2;
+    s->last = -1;
+}
+
+/* Writes the string of `code` to `out`, room for MOST_CODES + 1, and returns its length: 0 for a code that
+ * can't be. */
+static size_t expand_code(gif_strings *s, int code, uint8_t *out)
+{
+    uint8_t reversed[MOST_CODES + 1];
+    size_t length = 0;
+    int at = code;
+
+    if (s->last < 0) {
+        if (code >= s->clear) return 0;
+    } else {
+        if (code > s->next) return 0;
+        if (code == s->next) {
+            /* The string that this very code will get: the last one and its own first pixel. */
+            reversed[length++] = s->last_first;
+            at = s->last;
+        }
+        while (at >= s->clear) {
+            if (length >= MOST_CODES || at >= MOST_CODES) return 0;
+            reversed[length++] = s->pixel[at];
+            at = s->link[at];
+        }
+        if (s->next < MOST_CODES) {
+            s->pixel[s->next] = (uint8_t)at;
+            s->link[s->next] = (int16_t)s->last;
+            s->next++;
+        }
+    }
+    s->last = code;
+    s->last_first = (uint8_t)at;
+    reversed[length++] = (uint8_t)at;
+    for (size_t i = 0; i < length; i++) out[i] = reversed[length - 1 - i];
+    return length;
+}
+
+/* Where the next pixel goes, in the frame. */
+typedef struct gif_cursor {
+    uint32_t x, y;
+    bool interlaced;
+    int pass;
+} gif_cursor;
+
+static void step_row(gif_cursor *cursor, uint32_t height)
 {
     static const uint32_t starts[] = {0, 4, 2, 1};
     static const uint32_t steps[] = {8, 8, 4, 2};
 
-    if (!interlaced) return row + 1;
-    row += steps[*pass];
-    while (row >= height && *pass < 3) row = starts[++*pass];
-    return row;
-}
-
-static fby_reason read_line(fby_decoder *d, gif_state *g, uint8_t *line, bool last)
-{
-    bool good = DGifGetLine(g->gif, line, (int)g->w) != GIF_ERROR;
-
-    /* After the last line giflib reads on to the end of the data; Pillow doesn't mind where that is missing.
-     */
-    if (good && g->missing && !(last && g->only_end_missing)) good = false;
-    return good ? FBY_REASON_NONE : fail_by_code(d, g, g->gif->Error);
+    cursor->x = 0;
+    if (!cursor->interlaced) {
+        cursor->y++;
+        return;
+    }
+    cursor->y += steps[cursor->pass];
+    while (cursor->y >= height && cursor->pass < 3) cursor->y = starts[++cursor->pass];
 }
 
 static void place_line(const gif_state *g, const uint8_t *line, uint32_t row, const fby_region_of *region,
@@ -192,26 +246,65 @@ static void place_line(const gif_state *g, const uint8_t *line, uint32_t row, co
     }
 }
 
+/* The next code that stands for pixels; strings are cleared on the way. */
+static fby_reason next_code(fby_decoder *d, gif_state *g, gif_strings *strings, int *code)
+{
+    do {
+        if (DGifGetLZCodes(g->gif, code) == GIF_ERROR) {
+            if (g->gif->Error == D_GIF_ERR_IMAGE_DEFECT) {
+                return fby_decode_fail(d, FBY_REASON_TRUNCATED, "the frame's data ends early");
+            }
+            return fail_by_code(d, g, g->gif->Error);
+        }
+        if (g->missing) return fail_by_code(d, g, 0);
+        if (*code < 0) return fby_decode_fail(d, FBY_REASON_TRUNCATED, "the frame's data ends early");
+        if (*code == strings->clear) clear_strings(strings);
+    } while (*code == strings->clear);
+    return FBY_REASON_NONE;
+}
+
+static fby_reason read_frame(fby_decoder *d, gif_state *g, gif_strings *strings, const fby_region_of *region,
+                             uint8_t *out, size_t stride)
+{
+    gif_cursor cursor = {.interlaced = g->gif->Image.Interlace};
+    uint8_t *line = d->scratch[0].bytes;
+    uint8_t string[MOST_CODES + 1];
+
+    clear_strings(strings);
+    for (uint32_t rows = 0; rows < g->h;) {
+        int code;
+        fby_reason reason = next_code(d, g, strings, &code);
+        if (reason) return reason;
+
+        size_t length = expand_code(strings, code, string);
+        if (!length)
+            return fby_decode_fail(d, FBY_REASON_CORRUPT, "LZW code %d can't stand in row %u", code, rows);
+        for (size_t i = 0; i < length && rows < g->h; i++) {
+            line[cursor.x++] = string[i];
+            if (cursor.x < g->w) continue;
+            place_line(g, line, cursor.y, region, out, stride);
+            step_row(&cursor, g->h);
+            rows++;
+        }
+    }
+    return FBY_REASON_NONE;
+}
+
 static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
 {
     gif_state *g = d->state[FBY_FORMAT_GIF];
     const uint8_t *rest = g->colors[g->transparent ? g->transparent_color : 0];
-    bool interlaced = g->gif->Image.Interlace;
-    uint32_t row = 0;
-    int pass = 0;
 
+    if (!fby_buffer_reserve(&d->scratch[0], g->w) ||
+        !fby_buffer_reserve(&d->scratch[1], sizeof(gif_strings))) {
+        return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a frame of %u x %u pixels", g->w, g->h);
+    }
     for (uint32_t y = 0; y < region->h; y++) {
         for (uint32_t x = 0; x < region->w; x++) memcpy(out + y * stride + (size_t)x * 3, rest, 3);
     }
-    if (!fby_buffer_reserve(&d->scratch[0], g->w))
-        return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a row");
-    for (uint32_t i = 0; i < g->h; i++) {
-        fby_reason reason = read_line(d, g, d->scratch[0].bytes, i + 1 == g->h);
-        if (reason) return reason;
-        place_line(g, d->scratch[0].bytes, row, region, out, stride);
-        row = next_row(row, g->h, interlaced, &pass);
-    }
-    return FBY_REASON_NONE;
+    gif_strings *strings = (gif_strings *)d->scratch[1].bytes;
+    *strings = (gif_strings){.clear = 1 << g->code_bits};
+    return read_frame(d, g, strings, region, out, stride);
 }
 
 static void picture_close(fby_decoder *d)

@@ -358,9 +358,9 @@ def damaged(rng, data):
     return bytes(changed)
 
 
-# The libraries of Pillow's wheel are newer, and for GIF and for uncompressed TIFF Pillow uses none: verdicts may differ.
-# How often, of how many, by format: measured, and not to grow.
-DEVIATIONS = {"webp": 0.01, "tiff": 0.02, "gif": 0.10}
+# The libtiff of Pillow's wheel is newer than ours, and Pillow reads directories, and pixels that aren't compressed, without
+# it: of a thousand damaged TIFFs, four were refused here that Pillow took. None the other way round.
+DEVIATIONS = {"webp": 0, "tiff": 0.02, "gif": 0}
 
 
 @pytest.mark.parametrize("seed", range(2))
