@@ -47,7 +47,8 @@ const fby_kernels *fby_kernels_of(fby_tier tier)
 {
 #if defined(FBY_KERNELS_X86)
     if (fby_tier_supported(tier)) {
-        if (tier == FBY_TIER_AVX2 || tier == FBY_TIER_AVX512) return &fby_kernels_avx2;
+        if (tier == FBY_TIER_AVX512) return &fby_kernels_avx512;
+        if (tier == FBY_TIER_AVX2) return &fby_kernels_avx2;
     }
 #endif
     (void)tier;
@@ -98,6 +99,14 @@ void fby_resampler_destroy(fby_resampler **resampler)
     for (int i = 0; i < BUFFERS; i++) fby_buffer_free(list[i]);
     free(*resampler);
     *resampler = NULL;
+}
+
+/* What an outsized picture took isn't kept. */
+static void outsized_free(fby_resampler *it)
+{
+    fby_buffer *list[BUFFERS];
+    buffers_of(it, list);
+    for (int i = 0; i < BUFFERS; i++) fby_buffer_trim(list[i]);
 }
 
 size_t fby_resampler_bytes(const fby_resampler *resampler)
@@ -188,6 +197,7 @@ int fby_resample_begin(fby_resampler *it, const fby_resample_job *job)
     const uint32_t most = FBY_RESAMPLE_MOST;
     if (job->in_w > most || job->in_h > most || job->out_w > most || job->out_h > most) return -1;
 
+    outsized_free(it); /* of a picture that was given up */
     it->job = *job;
     it->vertical_first = runs_vertical_first(job);
     it->pending_count = 0;
@@ -375,7 +385,5 @@ void fby_resample_finish(fby_resampler *it, const fby_sink *sink, void *out)
         row_write(it, sink, vertical_row(&it->finish, o, pairs, it->pair_bytes), y, out);
     }
 
-    fby_buffer *list[BUFFERS];
-    buffers_of(it, list);
-    for (int i = 0; i < BUFFERS; i++) fby_buffer_trim(list[i]);
+    outsized_free(it);
 }

@@ -280,8 +280,8 @@ int fby_horizontal_prepare_avx2(fby_horizontal *horizontal)
 
 /* ---- vertical ---- */
 
-static void pair_rows_avx2(const uint8_t *const row[FBY_BLOCK_ROWS], size_t bytes, uint8_t *pairs,
-                           size_t pair_bytes)
+void fby_pair_rows_avx2(const uint8_t *const row[FBY_BLOCK_ROWS], size_t bytes, uint8_t *pairs,
+                        size_t pair_bytes)
 {
     const __m128i order = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
     for (int pair = 0; pair < FBY_BLOCK_ROWS / 2; pair++) {
@@ -500,7 +500,7 @@ ALWAYS_INLINE void plane_run(const fby_sink *sink, int channel, const uint8_t *i
     fby_kernels_c.convert_plane(sink, channel, in + done, n - done, out + done * element);
 }
 
-static void convert_plane_avx2(const fby_sink *sink, int channel, const uint8_t *in, size_t n, void *out)
+void fby_convert_plane_avx2(const fby_sink *sink, int channel, const uint8_t *in, size_t n, void *out)
 {
     if (!sink->exact_by_multiplication) {
         fby_kernels_c.convert_plane(sink, channel, in, n, out);
@@ -546,7 +546,7 @@ ALWAYS_INLINE void rgb_run(const fby_sink *sink, const uint8_t *in, size_t n, ch
     fby_kernels_c.convert_rgb(sink, in, n % 8, out);
 }
 
-static void convert_rgb_avx2(const fby_sink *sink, const uint8_t *in, size_t n, void *out)
+void fby_convert_rgb_avx2(const fby_sink *sink, const uint8_t *in, size_t n, void *out)
 {
     if (!sink->exact_by_multiplication) {
         fby_kernels_c.convert_rgb(sink, in, n, out);
@@ -561,7 +561,7 @@ static void convert_rgb_avx2(const fby_sink *sink, const uint8_t *in, size_t n, 
 
 /* ---- planes and interleaved pixels, 16 at a time ---- */
 
-static void planes_of_rgb_avx2(const uint8_t *rgb, size_t n, bool flip, uint8_t *planes, size_t plane)
+void fby_planes_of_rgb_avx2(const uint8_t *rgb, size_t n, bool flip, uint8_t *planes, size_t plane)
 {
     const __m128i mirror = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     /* Where in each of the three 16-byte parts the bytes of red lie; green's and blue's follow by one and
@@ -595,7 +595,7 @@ static void planes_of_rgb_avx2(const uint8_t *rgb, size_t n, bool flip, uint8_t 
     fby_kernels_c.planes_of_rgb(rgb + 3 * done, n - done, flip, planes + (flip ? 0 : done), plane);
 }
 
-static void rgb_of_planes_avx2(const uint8_t *planes, size_t plane, size_t n, uint8_t *rgb)
+void fby_rgb_of_planes_avx2(const uint8_t *planes, size_t plane, size_t n, uint8_t *rgb)
 {
     const __m128i red0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
     const __m128i green0 = _mm_setr_epi8(-1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1);
@@ -626,11 +626,11 @@ static void rgb_of_planes_avx2(const uint8_t *planes, size_t plane, size_t n, ui
 
 const fby_kernels fby_kernels_avx2 = {
     .horizontal_prepare = fby_horizontal_prepare_avx2,
-    .pair_rows = pair_rows_avx2,
+    .pair_rows = fby_pair_rows_avx2,
     .vertical_bytes = vertical_bytes_avx2,
     .vertical_floats = vertical_floats_avx2,
-    .convert_plane = convert_plane_avx2,
-    .convert_rgb = convert_rgb_avx2,
-    .planes_of_rgb = planes_of_rgb_avx2,
-    .rgb_of_planes = rgb_of_planes_avx2,
+    .convert_plane = fby_convert_plane_avx2,
+    .convert_rgb = fby_convert_rgb_avx2,
+    .planes_of_rgb = fby_planes_of_rgb_avx2,
+    .rgb_of_planes = fby_rgb_of_planes_avx2,
 };

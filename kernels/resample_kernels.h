@@ -98,8 +98,15 @@ int fby_resampler_create_with(fby_resampler **out, const fby_kernels *kernels);
 void fby_sink_write_with(const fby_sink *sink, const fby_kernels *kernels, const uint8_t *rgb, size_t stride,
                          uint32_t w, uint32_t h, bool flip_horizontal, bool flip_vertical, void *out);
 
-/* AVX2's horizontal pass, which AVX-512 falls back to where a window is too wide for it. */
+/* AVX2 routines that the AVX-512 tier uses as they are; the horizontal pass, where a window is too wide for
+ * its own. */
 int fby_horizontal_prepare_avx2(fby_horizontal *horizontal);
+void fby_pair_rows_avx2(const uint8_t *const row[FBY_BLOCK_ROWS], size_t bytes, uint8_t *pairs,
+                        size_t pair_bytes);
+void fby_convert_plane_avx2(const fby_sink *sink, int channel, const uint8_t *in, size_t n, void *out);
+void fby_convert_rgb_avx2(const fby_sink *sink, const uint8_t *in, size_t n, void *out);
+void fby_planes_of_rgb_avx2(const uint8_t *rgb, size_t n, bool flip, uint8_t *planes, size_t plane);
+void fby_rgb_of_planes_avx2(const uint8_t *planes, size_t plane, size_t n, uint8_t *rgb);
 
 static inline uint8_t fby_clip(int32_t sum)
 {
