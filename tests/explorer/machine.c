@@ -11,7 +11,7 @@ enum {
     OBJECTS = 64,
     EVENTS = 2,
     STEPS = 1000,
-    STACK_BYTES = 256 * 1024,
+    STACK_BYTES = 64 * 1024,
     CLOCK_STEP_NS = 10,
     IDLE_PAUSES = 40, /* alone and reading nothing old: it spins for ever */
     TRACED_STEPS = 120,
