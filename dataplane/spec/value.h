@@ -15,7 +15,7 @@ bool fby_value_real(const char *text, double *out);          /* 0.5, -1e-3, 3/4;
 bool fby_value_duration(const char *text, uint64_t *out_ns); /* 500ms, 30s, 1.5m, 2h; whole milliseconds */
 
 /* The shortest text that reads back as the same value. `text` has FBY_VALUE_TEXT bytes. */
-void fby_value_print_real(double value, char *text);
-void fby_value_print_duration(uint64_t ns, char *text);
+__attribute__((nonnull)) void fby_value_print_real(double value, char *text);
+__attribute__((nonnull)) void fby_value_print_duration(uint64_t ns, char *text);
 
 #endif
