@@ -71,9 +71,18 @@ static PyObject *describe_op(const fby_op *op)
             return NULL;
         }
     }
-    if (!params) return NULL;
-    return Py_BuildValue("{s:s,s:s,s:z,s:O,s:N}", "name", op->name, "about", op->about, "shorthand",
-                         op->shorthand, "random", op->random ? Py_True : Py_False, "params", params);
+    PyObject *presets = params ? PyList_New(0) : NULL;
+    /* Pairs of a name and what it stands for. */
+    for (const char *const *preset = op->presets; presets && preset && *preset; preset += 2) {
+        if (append(presets, PyUnicode_FromString(*preset))) Py_CLEAR(presets);
+    }
+    if (!presets) {
+        Py_XDECREF(params);
+        return NULL;
+    }
+    return Py_BuildValue("{s:s,s:s,s:z,s:N,s:O,s:N}", "name", op->name, "about", op->about, "shorthand",
+                         op->shorthand, "presets", presets, "random", op->random ? Py_True : Py_False,
+                         "params", params);
 }
 
 static PyObject *list_ops(PyObject *module, PyObject *unused)

@@ -35,7 +35,7 @@ class Batch(Tuple[Tensor, Tensor]):
     flags: Tensor
     """Each sample's flags: PADDED, REPEAT, SUBSTITUTE, or-ed."""
     epoch: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides the method that every tuple has
     """Of the batch within its epoch."""
     last: bool
     """Whether the epoch ends with this batch."""
@@ -142,7 +142,7 @@ class Loader:
         writable: bool = False,
         socket: Optional[Path] = None,
         mode: str = "auto",
-        spec: Union[str, Mapping[str, Any], None] = None,
+        spec: Union[str, Mapping[str, Any], "_SpecFile", None] = None,
     ) -> None:
         self._task: Optional[_forebay.Task] = None
         self._current: Optional["weakref.ref[Epoch]"] = None

@@ -9,7 +9,7 @@ in its help(). A pipeline takes plain names and dicts just as well:
 from __future__ import annotations
 
 import difflib
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 __all__: List[str] = []
 
@@ -32,30 +32,32 @@ def _nearest(word: str, names: Any) -> str:
 def _make(name: str) -> Callable[..., Dict[str, Any]]:
     op = _ops()[name]
     params = {param["name"]: param for param in op["params"]}
-    # A lone value stands for this parameter.
-    lone = op["shorthand"] or (next(iter(params)) if len(params) == 1 else None)
+    lone: Optional[str] = op["shorthand"]  # the parameter that a lone value stands for
+    presets: List[str] = op["presets"]  # what a lone value may be besides
 
     def use(*args: Any, **kwargs: Any) -> Dict[str, Any]:
-        if len(args) > 1 or (args and not lone):
-            raise TypeError(f"ops.{name}: expected {'one value at most' if lone else 'no lone value'}, then names: "
-                            f"{', '.join(params) or 'it takes no parameter'}")
         for key in kwargs:
             if key not in params:
-                raise TypeError(f"ops.{name} takes no {key!r}: expected {', '.join(params)}"
-                                f"{_nearest(key, params)}")
-        if args and not kwargs:
+                raise TypeError(f"ops.{name} takes no {key!r}: expected {', '.join(params) or 'nothing'}{_nearest(key, params)}")
+        if not args:
+            return {name: kwargs}
+        if len(args) == 1 and (args[0] in presets if isinstance(args[0], str) else lone) and not kwargs:
             return {name: args[0]}
-        if args:
-            if lone in kwargs:
-                raise TypeError(f"ops.{name}: {lone!r} was given twice")
-            kwargs = {lone: args[0], **kwargs}
-        return {name: kwargs}
+        if len(args) == 1 and lone and lone not in kwargs:
+            return {name: {lone: args[0], **kwargs}}
+        expected = [f"one value, {lone}"] if lone else []
+        expected += [f"{preset!r}" for preset in presets]
+        raise TypeError(f"ops.{name}: {', '.join(map(repr, args))} can't stand here: expected "
+                        f"{', or '.join(expected) or 'no lone value'}; {'others by name: ' if expected else 'name them: '}"
+                        f"{', '.join(params) or 'it takes none'}")
 
     use.__name__ = use.__qualname__ = name
     lines = [op["about"], ""]
     for param in params.values():
         default = "required" if param["default"] is None else f"default {param['default']}"
         lines.append(f"{param['name']}: {param['about']} ({default})")
+    if presets:
+        lines.append(f"Or a preset: {', '.join(map(repr, presets))}.")
     use.__doc__ = "\n".join(lines)
     return use
 

@@ -37,12 +37,12 @@ def photographs():
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory):
-    """100 small pictures in 3 classes, as a folder; each is one colour in the middle, which names its place in the data set."""
+    """310 small pictures in 3 classes, as a folder; their colour, (place % 250, place // 250, 7), names the place in the data set."""
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("pictures")
-    for number in range(100):
-        name = ["ash", "birch", "cedar"][number * 3 // 100]
+    for number in range(310):
+        name = ["ash", "birch", "cedar"][number * 3 // 310]
         (folder / name).mkdir(exist_ok=True)
-        Image.new("RGB", (40 + number % 5, 36), (number * 2, 255 - number * 2, 7)).save(folder / name / f"{number:03}.png")
+        Image.new("RGB", (40 + number % 5, 36), (number % 250, number // 250, 7)).save(folder / name / f"{number:03}.png")
     return folder

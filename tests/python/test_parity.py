@@ -17,16 +17,16 @@ EVALUATE = ["decode", {"resize": 256}, {"center_crop": 224}, {"normalize": {"mea
 
 PIPELINES = {
     "train, f32 chw": (TRAIN + ["to"], 200),
-    "train, strict, f16 hwc": (TRAIN + [{"to": {"dtype": "f16", "layout": "hwc"}}], 60),
-    "train, bf16": (TRAIN + [{"to": {"dtype": "bf16"}}], 60),
+    "train, strict, f16 hwc": (TRAIN + [{"to": {"dtype": "f16", "layout": "hwc"}}], 30),
+    "train, bf16": (TRAIN + [{"to": {"dtype": "bf16"}}], 30),
     "evaluate, f32": (EVALUATE + ["to"], 200),
-    "evaluate, u8": (EVALUATE[:3] + [{"to": {"dtype": "u8"}}], 60),
+    "evaluate, u8": (EVALUATE[:3] + [{"to": {"dtype": "u8"}}], 30),
     "u8 to f32": (EVALUATE[:3] + [{"to": {"dtype": "f32"}}], 30),
-    "center_crop pads": (["decode", {"center_crop": [601, 444]}], 60),
-    "bicubic": (["decode", {"resize": {"size": [191, 260], "interpolation": "bicubic"}}], 60),
-    "lanczos": (["decode", {"random_resized_crop": {"size": [96, 120], "interpolation": "lanczos", "scale": [0.01, 0.2]}}], 60),
-    "box, Pillow 12's order": (["decode", {"resize": {"size": [100, 470], "interpolation": "box", "pillow": 12}}], 60),
-    "nearest": (["decode", {"random_resized_crop": {"size": 64, "interpolation": "nearest"}}], 60),
+    "center_crop pads": (["decode", {"center_crop": [601, 444]}], 30),
+    "bicubic": (["decode", {"resize": {"size": [191, 260], "interpolation": "bicubic"}}], 30),
+    "lanczos": (["decode", {"random_resized_crop": {"size": [96, 120], "interpolation": "lanczos", "scale": [0.01, 0.2]}}], 30),
+    "box, Pillow 12's order": (["decode", {"resize": {"size": [100, 470], "interpolation": "box", "pillow": 12}}], 30),
+    "nearest": (["decode", {"random_resized_crop": {"size": 64, "interpolation": "nearest"}}], 30),
 }
 
 
