@@ -168,6 +168,22 @@ static fby_reason check_size(fby_decoder *d)
     return FBY_REASON_NONE;
 }
 
+/* Where a library blames the file for short memory too, the second try tells: a bad file is bad again. */
+static bool is_worth_a_second_try(const fby_decoder *d, fby_reason reason)
+{
+    return d->codec->blames_the_file && (reason == FBY_REASON_CORRUPT || reason == FBY_REASON_TRUNCATED);
+}
+
+static fby_reason open_picture(fby_decoder *d)
+{
+    fby_reason reason = d->codec->open(d);
+
+    if (!is_worth_a_second_try(d, reason)) return reason;
+    d->codec->close(d);
+    d->info = (fby_picture_info){.format = d->codec->format, .frames = 1, .orientation = 1};
+    return d->codec->open(d);
+}
+
 fby_reason fby_decode_open(fby_decoder *d, const uint8_t *bytes, size_t length,
                            const fby_decode_options *options, fby_picture_info *info)
 {
@@ -187,7 +203,7 @@ fby_reason fby_decode_open(fby_decoder *d, const uint8_t *bytes, size_t length,
     if (!codecs[format]) return refuse_format(d, format);
 
     d->codec = codecs[format];
-    fby_reason reason = d->codec->open(d);
+    fby_reason reason = open_picture(d);
     if (!reason) reason = check_size(d);
     if (info) *info = d->info;
     if (reason) {
@@ -278,10 +294,22 @@ static fby_reason no_memory(fby_decoder *d, size_t bytes)
     return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for %zu bytes", bytes);
 }
 
+static fby_reason decode_at_once(fby_decoder *d, const fby_region_of *in_file, uint8_t *out, size_t stride)
+{
+    fby_reason reason = d->codec->region(d, in_file, out, stride);
+
+    if (!is_worth_a_second_try(d, reason)) return reason;
+    fby_picture_info info = d->info;
+    d->codec->close(d);
+    fby_reason again = d->codec->open(d);
+    d->info = info;
+    return again ? again : d->codec->region(d, in_file, out, stride);
+}
+
 /* A region in the file's coordinates, whichever way its codec gives it. */
 static fby_reason decode_region(fby_decoder *d, const fby_region_of *in_file, uint8_t *out, size_t stride)
 {
-    if (d->codec->region) return d->codec->region(d, in_file, out, stride);
+    if (d->codec->region) return decode_at_once(d, in_file, out, stride);
 
     fby_reason reason = d->codec->begin(d, in_file);
     uint32_t done = 0;

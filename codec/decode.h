@@ -1,8 +1,9 @@
-/* Pictures from bytes: one decoder interface over libjpeg-turbo, libspng, libwebp, libtiff and giflib.
+/* Pictures from bytes: one decoder interface over libjpeg-turbo, zlib, libwebp, libtiff and giflib.
  *
  * The format is found by content. What comes out is 3-channel interleaved u8 RGB, as Pillow's
- * Image.open(...).convert("RGB") gives it bit for bit (the documented exception: 16-bit gray by >> 8).
- * Of an animation or a multi-page file the first frame, counted in fby_picture_info.frames.
+ * Image.open(...).convert("RGB") gives it bit for bit (16-bit gray by >> 8; README.md lists all exceptions).
+ * As with Pillow, a TIFF's orientation is always applied, the other formats' only with `exif`. Of an
+ * animation or a multi-page file the first frame, counted in fby_picture_info.frames.
  *
  * A decoder belongs to one thread; it keeps its memory for reuse and gives back what an outsized picture made
  * it take. */
@@ -89,7 +90,10 @@ fby_format fby_format_of(const uint8_t *bytes, size_t length);
 /* Reads the header. `bytes` must stay until the last row is read. 64 bytes past `length` must be readable. */
 fby_reason fby_decode_open(fby_decoder *decoder, const uint8_t *bytes, size_t length,
                            const fby_decode_options *options, fby_picture_info *info);
-/* Starts decoding one region, exactly the pixels that a whole decode has there. Formats that can't decode
+/* All of these return FBY_REASON_SHAPE for a region outside the picture or a call out of order; any failure
+ * ends the picture: open the next.
+ *
+ * Starts decoding one region, exactly the pixels that a whole decode has there. Formats that can't decode
  * less decode whole and cut. Call after open, once per open. */
 fby_reason fby_decode_begin(fby_decoder *decoder, const fby_region_of *region);
 /* The next rows of the region, 1..`most` of them (a JPEG gives up to 16 at a time while they are in cache).

@@ -8,7 +8,8 @@
 /* Coordinates that a format gets are the file's own: decode.c turns pictures. */
 typedef struct fby_codec {
     fby_format format;
-    bool always_turned; /* the orientation is applied whether it is asked for or not: Pillow does so */
+    bool always_turned;   /* the orientation is applied whether it is asked for or not: Pillow does so */
+    bool blames_the_file; /* the library doesn't say whether the file was wrong or memory was short */
     /* Reads the header: fills decoder->info (w, h as in the file) and checks nothing against max_pixels:
      * decode.c does. */
     fby_reason (*open)(fby_decoder *decoder);

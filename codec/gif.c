@@ -332,6 +332,7 @@ static size_t picture_bytes(const fby_decoder *d)
 
 const fby_codec fby_codec_gif = {
     .format = FBY_FORMAT_GIF,
+    .blames_the_file = true,
     .open = picture_open,
     .region = picture_region,
     .close = picture_close,

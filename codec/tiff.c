@@ -569,6 +569,7 @@ static size_t picture_bytes(const fby_decoder *d)
 
 const fby_codec fby_codec_tiff = {
     .format = FBY_FORMAT_TIFF,
+    .blames_the_file = true,
     .always_turned = true,
     .open = picture_open,
     .region = picture_region,

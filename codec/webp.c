@@ -46,13 +46,7 @@ static fby_reason picture_open(fby_decoder *d)
     for (size_t i = 0; i < sizeof first_chunks / sizeof *first_chunks; i++) {
         known |= !memcmp(d->bytes + 12, first_chunks[i], 4);
     }
-    if (known) {
-        w->demuxer = WebPDemux(&data);
-        /* libwebp doesn't say whether the file was wrong or memory was short: the second try tells. */
-        if (!w->demuxer && !(w->demuxer = WebPDemux(&data)) && !fby_buffer_reserve(&d->scratch[1], 4096)) {
-            return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a WebP decoder");
-        }
-    }
+    if (known) w->demuxer = WebPDemux(&data);
     if (!w->demuxer) return fby_decode_fail(d, FBY_REASON_CORRUPT, "libwebp: the file's chunks are invalid");
 
     bool alpha = WebPGetFeatures(d->bytes, d->length, &features) != VP8_STATUS_OK || features.has_alpha;
@@ -108,8 +102,6 @@ static fby_reason decode_frame(fby_decoder *d, const WebPIterator *frame, size_t
     config.output.u.RGBA.size = stride * (size_t)frame->height;
 
     VP8StatusCode status = WebPDecode(frame->fragment.bytes, frame->fragment.size, &config);
-    /* Where memory is short in the depth of it, libwebp calls the file broken: the second try tells. */
-    if (status != VP8_STATUS_OK) status = WebPDecode(frame->fragment.bytes, frame->fragment.size, &config);
     WebPFreeDecBuffer(&config.output);
     return status == VP8_STATUS_OK ? FBY_REASON_NONE : fail_by_status(d, status);
 }
@@ -181,6 +173,7 @@ static size_t picture_bytes(const fby_decoder *d)
 
 const fby_codec fby_codec_webp = {
     .format = FBY_FORMAT_WEBP,
+    .blames_the_file = true,
     .open = picture_open,
     .region = picture_region,
     .close = picture_close,

@@ -67,7 +67,7 @@ def test_colour(subsampling, progressive, quality):
 @pytest.mark.parametrize("coding", [[], ["-progressive"], ["-arithmetic"], ["-restart", "1"], ["-restart", "3B"]])
 def test_sampling_and_coding(sample, coding):
     rng = random.Random(f"{sample}{coding}")
-    for w, h in SIZES:
+    for w, h in [(1, 1), (9, 17), (33, 31), (131, 103)]:
         check(cjpeg(noise_picture(rng, w, h), "-quality", "85", "-sample", sample, *coding), rng)
 
 
@@ -185,7 +185,7 @@ def test_damage_has_pillows_verdict(seed):
     rng = random.Random(seed)
     accepted = refused = smoothed = 0
     for name, data in sources(rng):
-        for number in range(60):
+        for number in range(40):
             broken = damaged(rng, data)
             want, error = pillow_verdict(broken)
             got, refusal = verdict(decoder, broken)
@@ -203,7 +203,7 @@ def test_damage_has_pillows_verdict(seed):
             assert (got is None) == (want is None), ("region", name, seed, number, region, error, refusal)
             if want is not None:
                 assert numpy.array_equal(got, want[y : y + height, x : x + width]), ("region", name, seed, number)
-    assert accepted > 100 and refused > 100 and smoothed <= 4
+    assert accepted > 80 and refused > 80 and smoothed <= 4
 
 
 def test_every_truncation():
@@ -321,7 +321,7 @@ def test_fast_differs_little(subsampling):
     got = decoder.decode(data, options=FAST)
     difference = numpy.abs(got - want)
     print(f"fast {subsampling}: max {difference.max()}, mean {difference.mean():.3f}")
-    assert 0 < difference.max() <= 110 and difference.mean() < 6
+    assert 0 < difference.max() <= 60 and difference.mean() < 6
     for _ in range(10):
         x, y, w, h = region = random_region(rng, 300, 200)
         assert numpy.array_equal(decoder.decode(data, region, options=FAST, rows=16), got[y : y + h, x : x + w])

@@ -21,7 +21,7 @@ from codec_library import (
 
 decoder = Decoder()
 
-SIZES = [(1, 1), (2, 3), (8, 8), (17, 9), (33, 31), (70, 53)]
+SIZES = [(1, 1), (2, 3), (17, 9), (70, 53)]
 
 
 def encode(image, kind, **options):
@@ -369,7 +369,7 @@ def test_damage(seed):
     count, accepted, differing = {}, 0, {}
     for name, data in sources(rng):
         kind = name.split()[0]
-        for number in range(60):
+        for number in range(45):
             broken = damaged(rng, data)
             want, _ = pillow_verdict(broken)
             got, _ = verdict(decoder, broken, max_pixels=10_000_000)

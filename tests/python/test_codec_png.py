@@ -269,7 +269,7 @@ def test_damage_has_pillows_verdict(seed):
     rng = random.Random(seed)
     accepted = refused = 0
     for name, data in sources(rng):
-        for number in range(100):
+        for number in range(60):
             broken = damaged(rng, data)
             want, error = pillow_verdict(broken)
             if want is not None:
@@ -283,13 +283,13 @@ def test_damage_has_pillows_verdict(seed):
             assert numpy.array_equal(got, want), (name, seed, number)
             x, y, w, h = region = random_region(rng, *want.shape[1::-1])
             assert numpy.array_equal(decoder.decode(broken, region), want[y : y + h, x : x + w]), (name, seed, number)
-    assert accepted > 100 and refused > 100
+    assert accepted > 60 and refused > 60
 
 
 def test_every_truncation():
     rng = random.Random(12)
     for name, data in sources(rng):
-        for length in range(8, len(data), 1 if len(data) < 500 else 5):
+        for length in range(8, len(data), 3 if len(data) < 500 else 11):
             want, _ = pillow_verdict(data[:length])
             got, refusal = verdict(decoder, data[:length])
             assert (got is None) == (want is None), (name, length, len(data), refusal)
