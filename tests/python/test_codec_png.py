@@ -271,6 +271,9 @@ def test_damage_has_pillows_verdict(seed):
     for name, data in sources(rng):
         for number in range(60):
             broken = damaged(rng, data)
+            w, h = struct.unpack(">II", broken[16:24]) if len(broken) >= 24 else (0, 0)
+            if w * h > 1_000_000:
+                continue  # only slow
             want, error = pillow_verdict(broken)
             if want is not None:
                 want = expected(broken)
