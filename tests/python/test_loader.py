@@ -478,6 +478,28 @@ def test_a_forked_child_opens_its_own(open_loader, pictures):
     assert sum(len(labels) for _, labels in loader) == 310
 
 
+def test_closing_counts_although_a_forked_child_lives_on(open_loader):
+    """The child has copies of the descriptors: the server must not wait for it."""
+    loader, other = open_loader(), open_loader()
+    next(iter(loader))
+    before = len(other.status()["tasks"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        loader.close()
+        deadline = time.monotonic() + 5
+        while len(other.status()["tasks"]) == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(other.status()["tasks"]) == before - 1
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def test_nothing_is_pickled(open_loader):
     loader = open_loader()
     batch = next(iter(loader))
@@ -638,4 +660,7 @@ def test_status(open_loader):
     next(iter(loader))
     status = loader.status()
     assert status["loader"] == {"gathered": 0}
-    assert status["pid"] == loader.server_pid if "pid" in status else isinstance(status, dict)
+    assert status["pid"] == loader.server_pid
+    task = max(status["tasks"], key=lambda task: task["number"])
+    assert task["pid"] == os.getpid()
+    assert (task["batch"], task["batches_per_epoch"]) == (50, 7)
