@@ -11,11 +11,12 @@ if(TARGET forebay-cli)
 endif()
 
 if(TARGET forebay)
-  set_target_properties(forebay PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
   install(TARGETS forebay LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/forebay DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
           FILES_MATCHING PATTERN "*.h")
 
+  # Relative, so that an installation can be moved, and tested where it isn't meant to stay.
+  file(RELATIVE_PATH FOREBAY_PREFIX_FROM_PC ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
   configure_file(${CMAKE_CURRENT_LIST_DIR}/forebay.pc.in ${PROJECT_BINARY_DIR}/forebay.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/forebay.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

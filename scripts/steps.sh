@@ -7,6 +7,9 @@ RESULTS=${FOREBAY_RESULTS:-$BUILD/results} # a JUnit file per test run, a line p
 VENV=$BUILD/venv
 JOBS=${JOBS:-$(nproc)}
 
+# A second build folder or clone finds what the first one compiled.
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+
 fail()
 {
     printf '%s: %s\n' "$(basename "$0")" "$*" >&2

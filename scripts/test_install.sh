@@ -9,11 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 
-# The prefix is fixed when configuring: forebay.pc holds it. A build folder of its own, reusing ccache's objects.
-cmake -G Ninja -S "$ROOT" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF \
-    -DCMAKE_INSTALL_PREFIX="$prefix" >"$work/log" 2>&1 || { cat "$work/log"; fail "configuring failed"; }
-cmake --build "$work/build" -j "$JOBS" >"$work/log" 2>&1 || { cat "$work/log"; fail "building failed"; }
-cmake --install "$work/build" >"$work/log"
+cmake --install "$BUILD/release" --prefix "$prefix" >"$work/log" 2>&1 || { cat "$work/log"; fail "installing failed"; }
 
 cat >"$work/version.c" <<'C'
 #include <forebay/forebay.h>
