@@ -15,7 +15,7 @@ fby_choice_tier fby_choice_best_tier(void);
 typedef struct fby_chooser {
     fby_pools *pools;
     uint32_t *heap; /* pools that would serve the same tasks, best first */
-    uint32_t heap_count, heap_capacity;
+    uint32_t heap_count;
     fby_choice_tier tier;
     uint64_t looks; /* pools looked at, ever */
 } fby_chooser;

@@ -4,8 +4,14 @@
 
 #include "dataplane/sampler/internal.h"
 
-/* What one call does besides its own work, at most: some 0.2 ms where memory is slow. */
-enum { SWEEP_STEPS = 4096, ARRIVING_IDS = 2048 };
+/* What one call does besides its own work, at most: some 0.1 ms each where memory is slow. */
+enum { SWEEP_STEPS = 1024, ARRIVING_IDS = 512 };
+
+/* Up to so many pools a block is cut short as soon as it would take a task a block beyond its share of a
+ * stratum. Where many tasks of many rates have subsets, that leaves blocks of a few ids and a pool for each:
+ * with more pools than this, shares are looked at once a block, a task may be two blocks ahead, and blocks
+ * are full. */
+enum { FEW_POOLS = 1024 };
 
 static void go_on(fby_sampler *sampler)
 {
@@ -108,6 +114,12 @@ void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, u
     fby_sampler_task_seek_rank(t);
 }
 
+void fby_sampler_starve(fby_sampler *sampler, uint32_t task, uint32_t rank, bool starving)
+{
+    fby_task_state *t = task_at(sampler, task);
+    if (t && rank < t->ranks) t->rank[rank].starving = starving;
+}
+
 uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task)
 {
     fby_task_state *t = task_at(sampler, task);
@@ -156,8 +168,8 @@ static uint32_t look_at_tasks(const fby_sampler *sampler, uint64_t tasks, uint64
         if (t->hungriest == FBY_NONE) continue;
         uint64_t queued = t->rank[t->hungriest].queued;
         if (queued < t->window) *ready |= UINT64_C(1) << task;
-        if (queued < t->low && (hungriest == FBY_NONE || is_hungrier(t, &sampler->task[hungriest])))
-            hungriest = task;
+        bool urgent = queued < t->low || (t->rank[t->hungriest].starving && queued < t->window);
+        if (urgent && (hungriest == FBY_NONE || is_hungrier(t, &sampler->task[hungriest]))) hungriest = task;
     }
     return hungriest;
 }
@@ -228,24 +240,26 @@ static uint64_t fill_shared(fby_sampler *sampler, uint32_t hungriest, uint64_t r
     if (pool == FBY_NONE) return 0;
 
     uint32_t most = most_of(sampler, hungriest, served);
-    bool prepared = false;
+    bool closely = strata->count > 1 && pools->count <= FEW_POOLS, prepared = false;
     while (pool != FBY_NONE) {
         uint32_t stratum = fby_pools_stratum(pools, pool);
         uint32_t to = fby_pools_find(pools, stratum, fby_pools_mask(pools, pool) & ~served);
         uint32_t taken = 0;
-        while (pools->pool[pool].count && out->count < most) {
+        bool fair = true;
+        while (pools->pool[pool].count && out->count < most && fair) {
             uint32_t k = (uint32_t)fby_generator_below(&sampler->generator, pools->pool[pool].count);
             put(sampler, out, fby_pools_move(pools, pool, k, to), 0);
             taken++;
-            if (strata->count == 1) continue;
-            fby_strata_take(strata, stratum, served, 1);
-            if (fby_strata_fair(strata, stratum, served, block) != served) break;
+            if (!closely) continue;
+            fby_strata_take(strata, stratum, served, taken);
+            taken = 0;
+            fair = fby_strata_fair(strata, stratum, served, block) == served;
         }
-        if (strata->count == 1) fby_strata_take(strata, stratum, served, taken);
+        if (taken) fby_strata_take(strata, stratum, served, taken);
         fby_pools_tidy(pools, pool);
         if (out->count == most) break;
 
-        if (!prepared || strata->count > 1) {
+        if (closely || !prepared) {
             strata->now++;
             fby_choice_prepare(&sampler->chooser, served, ready, block);
             prepared = true;

@@ -78,6 +78,11 @@ int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out);
 /* `count` samples that were drawn for a rank of a task came back from its client (or were dropped). */
 void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
 
+/* Whether the rank's client holds all that was drawn for it. It then counts as urgent up to its whole window:
+ * a trainer that keeps more than half of it would wait for ever otherwise. Clear after join; the caller keeps
+ * it up to date. */
+void fby_sampler_starve(fby_sampler *sampler, uint32_t task, uint32_t rank, bool starving);
+
 /* Ends the task's current epoch at once; its next draw begins the next one. Returns the epoch that comes
  * next. An epoch of which nothing was drawn yet is not skipped: it comes next. */
 uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task);
