@@ -47,6 +47,8 @@ int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t 
     if (ready == 0) return fby_fail(error, FBY_ETIMEDOUT, "the server, process %d, didn't answer within %d ms", (int)connection->peer.pid, timeout_ms);
     int none = 0;
     int64_t got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count ? fd_count : &none, error);
+    /* A server that refused and closed before it read our message resets the connection once; its refusal stands behind that. */
+    if (got == FBY_ECLOSED) got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count ? fd_count : &none, error);
     if (got == FBY_ECLOSED) return fby_connection_lost(connection, error);
     if (got < 0) return got;
     const fby_message *head = buffer;
@@ -96,7 +98,7 @@ int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, f
     fby_hello hello = {fby_message_head(FBY_MESSAGE_HELLO, 0), fby_layout_hash(), (uint32_t)getpid(), 0, {0}};
     affinity_read(hello.affinity);
     status = fby_connection_send(out, &hello, sizeof hello, error);
-    if (status) goto failed;
+    if (status && status != FBY_ELOST) goto failed; /* lost: it may have said why */
     union {
         fby_welcome welcome;
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];

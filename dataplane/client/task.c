@@ -373,20 +373,19 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
     }
     if (task->ended) return fby_fail(error, FBY_EEND, "the last epoch is over");
 
+    pthread_mutex_lock(&task->lock);
+    uint32_t held = task->held;
+    pthread_mutex_unlock(&task->lock);
+    if (held >= task->info.window)
+        return fby_fail(error, FBY_EWINDOW,
+                        "all %u batches of the window are held, so no further one can come: release a batch first, copy what must be kept, or raise `window`",
+                        task->info.window);
     uint64_t started = 0, deadline = UINT64_MAX;
     for (;;) {
-        uint32_t seen = task->reader.head;
         status = batch_take(task, out, error);
         if (status) return status > 0 ? 0 : status;
-        /* Taken descriptors may have belonged to a given-up epoch: what the wait compares is the ring as it was left. */
-        seen = task->reader.head;
-        pthread_mutex_lock(&task->lock);
-        uint32_t held = task->held;
-        pthread_mutex_unlock(&task->lock);
-        if (held >= task->info.window)
-            return fby_fail(error, FBY_EWINDOW,
-                            "all %u batches of the window are held, so no further one can come: release a batch first, copy what must be kept, or raise `window`",
-                            task->info.window);
+        /* What the wait compares is the ring as it was left: descriptors of a given-up epoch may have gone by. */
+        uint32_t seen = task->reader.head;
         uint64_t now = fby_now_ns();
         if (!started) {
             started = now;

@@ -74,6 +74,7 @@ static void job_run(fby_worker *worker, fby_job *job)
     fby_lot *lot = job->lot;
     uint32_t index = (uint32_t)(job - lot->jobs);
     uint64_t key = run_key(worker);
+    fby_buffer *buffer = job->buffer; /* its own until it gives it back, also where the job is taken from it */
     worker->runs++;
 
     fby_store_release_u64(&job->state, key); /* before worker->state names the key: look_after swaps from it */
@@ -84,7 +85,7 @@ static void job_run(fby_worker *worker, fby_job *job)
     fby_failure failure = {FBY_REASON_NONE, "", ""};
     void *out[64] = {NULL};
     out[lot->branch] = lot->payload + index * lot->sample_stride;
-    fby_work work = {.bytes = job->buffer->bytes,
+    fby_work work = {.bytes = buffer->bytes,
                      .length = (size_t)job->read.size,
                      .id = job->id,
                      .branches = 1ull << lot->branch,
@@ -93,7 +94,6 @@ static void job_run(fby_worker *worker, fby_job *job)
                      .out = out};
     fby_reason reason = fby_plan_run(lot->plan, worker->scratch, &work, &failure);
 
-    fby_buffer *buffer = job->buffer;
     fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
     uint64_t expected = key;
     bool mine = fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_AT_REST);

@@ -51,7 +51,7 @@ struct fby_lot {
 
     /* Read after it came back. */
     uint32_t bad;              /* jobs whose reason isn't NONE */
-    uint32_t quarantine;       /* abandoned workers that may still write to its block: it must not be reused */
+    uint32_t quarantine;       /* abandoned workers that may still write to what `payload` was when they began */
 
     /* The engine's. */
     uint32_t remaining;

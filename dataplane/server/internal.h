@@ -37,9 +37,8 @@ typedef enum slot_state {
     SLOT_FREE,
     SLOT_FILLING,
     SLOT_READY,      /* filled; waits for its turn */
-    SLOT_STRANDED,   /* needs another block (a stuck worker may still write to this one), and none is free yet */
     SLOT_DELIVERED,  /* the client's until it returns */
-    SLOT_QUARANTINED /* nobody's until the stuck worker returns */
+    SLOT_QUARANTINED /* nobody's until the stuck worker returns: it couldn't be taken from it */
 } slot_state;
 
 typedef struct fby_slot {
@@ -99,8 +98,8 @@ struct fby_subscription {
     bool failed, ended, closing;
     fby_error failure;
     uint32_t out;              /* lots in the engine */
-    uint32_t quarantined;
-    uint32_t stranded;
+    void **moved;              /* where blocks were moved to, away from abandoned workers */
+    uint32_t moved_count;
     /* Figures. */
     uint64_t opened_ns, delivered_samples, delivered_batches, returned_batches;
     uint64_t bad_total, bad_in_epoch, bad_epoch, substituted;
@@ -118,6 +117,8 @@ int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *n
 void fby_subscription_end(fby_subscription *task);
 /* True once nothing of it is out: it may be destroyed. */
 bool fby_subscription_idle(const fby_subscription *task);
+/* Workers that were given up inside a decoder with one of its samples. */
+uint32_t fby_subscription_abandoned(const fby_subscription *task);
 /* The set-up thread's: everything that a task owns. */
 void fby_subscription_free(fby_subscription *task);
 

@@ -281,7 +281,7 @@ static int sleep_ms(const fby_server *server)
 {
     bool busy = server->options.embedded && !server->sessions;
     for (const fby_session *session = server->sessions; session && !busy; session = session->next) busy = session->opening;
-    for (const fby_subscription *task = server->tasks; task && !busy; task = task->next) busy = task->out || task->quarantined || task->closing;
+    for (const fby_subscription *task = server->tasks; task && !busy; task = task->next) busy = task->out || task->closing || fby_subscription_abandoned(task);
     return busy ? BUSY_SLEEP_MS : -1;
 }
 

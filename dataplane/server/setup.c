@@ -104,7 +104,7 @@ static int memory_make(fby_subscription *task, fby_error *error)
 {
     const fby_spec *spec = task->spec;
     const fby_branch_info *branch = &task->branch;
-    /* The window, one block for a lot that must move out of a quarantined one, and one so that a full window never stops the next draw. */
+    /* The window, and one block so that short batches at an epoch's end never stop the next draw. */
     uint64_t window = spec->window;
     if (window * spec->batch_size < LEAST_WINDOW_SAMPLES) window = (LEAST_WINDOW_SAMPLES + spec->batch_size - 1) / spec->batch_size;
     task->window = (uint32_t)window;

@@ -117,7 +117,7 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "delivered_batches", count_of(task->delivered_batches));
     json_object_set_new(status, "held_batches", count_of(task->delivered_batches - task->returned_batches));
     json_object_set_new(status, "pending_batches", count_of(task->pending_count));
-    json_object_set_new(status, "quarantined_blocks", count_of(task->quarantined));
+    json_object_set_new(status, "abandoned_workers", count_of(fby_subscription_abandoned(task)));
     json_object_set_new(status, "draws", count_of(sampler.draws));
     json_object_set_new(status, "drawn", count_of(sampler.drawn));
     json_object_set_new(status, "shared_bytes", count_of(task->shared_bytes));

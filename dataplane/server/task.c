@@ -8,9 +8,11 @@
  *                        last draw (which alone may be short) last
  *
  * What a client says it returns is believed only where the ledger has that block, in that generation, delivered. */
+#include <errno.h>
 #include <forebay/forebay.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "dataplane/server/internal.h"
@@ -35,28 +37,41 @@ static void slot_free(fby_slot *slot)
     task->free_slots[task->free_count++] = slot;
 }
 
+/* Takes the memory of a slot's block away from abandoned workers: the block gets another address in this process, and what they may still
+ * write, at the old one, goes to private memory that nobody reads. Only while no other worker is at the lot. The seals forbid a new writable mapping, so the one
+ * there is moved: MREMAP_DONTUNMAP (5.13 for shared memory) leaves the old range in place, so that it is never unmapped under the worker. */
+static bool slot_relocate(fby_slot *slot)
+{
+    fby_subscription *task = slot->task;
+    fby_lot *lot = &slot->lot;
+    uint64_t bytes = fby_segment_head(&task->segment)->payload_stride;
+    void **moved = realloc(task->moved, (task->moved_count + 1) * sizeof *moved);
+    if (!moved) return false;
+    task->moved = moved;
+    void *to = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (to == MAP_FAILED) return false;
+    task->moved[task->moved_count++] = to; /* unmapped with the task, whatever has become of it by then */
+    if (mremap(lot->payload, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == MAP_FAILED) return false;
+    if (mmap(lot->payload, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+        return false;
+    lot->payload = to;
+    return true;
+}
+
 /* Of no more use, but perhaps still written to. */
 static void slot_put_away(fby_slot *slot)
 {
-    if (!slot->lot.quarantine) {
+    if (!slot->lot.quarantine || slot_relocate(slot)) {
         slot_free(slot);
         return;
     }
     slot->state = SLOT_QUARANTINED;
-    slot->task->quarantined++;
 }
 
 static void pending_remove(fby_subscription *task, uint32_t at)
 {
     task->pending_count--;
     memmove(&task->pending[at], &task->pending[at + 1], (task->pending_count - at) * sizeof *task->pending);
-}
-
-static uint32_t pending_find(const fby_subscription *task, const fby_slot *slot)
-{
-    uint32_t at = 0;
-    while (task->pending[at] != slot) at++;
-    return at;
 }
 
 /* Drawn, but nobody will get it. */
@@ -168,46 +183,11 @@ static void slot_fill(fby_slot *slot, const fby_draw *draw)
         lot->jobs[i].id = draw->ids[i];
         lot->jobs[i].turn = draw->turns[i];
         lot->jobs[i].repeat = 0;
-        lot->jobs[i].flags = draw->flags[i] & FBY_DRAW_PADDED ? FBY_SAMPLE_PADDED : 0;
+        /* One rank's part needs no padding: what is padded there stands for an id that a substitute used up. */
+        lot->jobs[i].flags = !(draw->flags[i] & FBY_DRAW_PADDED) ? 0 : task->spec->ranks > 1 ? FBY_SAMPLE_PADDED : FBY_SAMPLE_REPEAT;
     }
     task->pending[task->pending_count++] = slot;
     slot_submit(slot);
-}
-
-/* Moves a lot whose block a stuck worker may still write to into another block, or leaves it until one is free. */
-static bool slot_move(fby_slot *from)
-{
-    fby_subscription *task = from->task;
-    fby_slot *to = slot_take(task);
-    if (!to) {
-        if (from->state != SLOT_STRANDED) task->stranded++;
-        from->state = SLOT_STRANDED;
-        return false;
-    }
-    if (from->state == SLOT_STRANDED) task->stranded--;
-    to->epoch = from->epoch;
-    to->position = from->position;
-    to->epoch_last = from->epoch_last;
-    to->lot.plan = from->lot.plan;
-    to->lot.dataset = from->lot.dataset;
-    to->lot.branch = from->lot.branch;
-    to->lot.count = from->lot.count;
-    to->lot.timeout_ns = from->lot.timeout_ns;
-    to->lot.only = NULL;
-    to->lot.meta->block = FIRST_BLOCK + to->index;
-    to->lot.meta->generation = to->generation;
-    to->lot.meta->count = from->lot.count;
-    to->lot.meta->epoch = from->epoch;
-    for (uint32_t i = 0; i < from->lot.count; i++) {
-        to->lot.jobs[i].id = from->lot.jobs[i].id;
-        to->lot.jobs[i].turn = from->lot.jobs[i].turn;
-        to->lot.jobs[i].repeat = from->lot.jobs[i].repeat;
-        to->lot.jobs[i].flags = from->lot.jobs[i].flags;
-    }
-    task->pending[pending_find(task, from)] = to;
-    slot_put_away(from);
-    slot_submit(to);
-    return true;
 }
 
 /* Replaces the bad samples of a lot and runs them again, or fails the task over it. */
@@ -234,7 +214,7 @@ static void slot_repair(fby_slot *slot)
         uint32_t id;
         uint64_t turn;
         bool repeat;
-        int status = fby_sampler_substitute(task->sampler, task->bit, (uint32_t)job->id, slot->epoch, &id, &turn, &repeat);
+        int status = fby_sampler_substitute(task->sampler, task->bit, slot->epoch, (uint32_t)job->id, &id, &turn, &repeat);
         if (status) {
             fby_fail(&why, FBY_ESAMPLE, "epoch %llu has no sample left that could stand in for bad ones", (unsigned long long)slot->epoch);
             why.sample = job->id;
@@ -247,8 +227,10 @@ static void slot_repair(fby_slot *slot)
         task->substituted++;
         slot->again[again++] = i;
     }
-    if (lot->quarantine) {
-        slot_move(slot);
+    if (lot->quarantine && !slot_relocate(slot)) {
+        fby_error why = FBY_ERROR_INIT;
+        fby_fail(&why, FBY_ENOMEM, "no memory to take a block back from a decoder that doesn't return: %s", strerror(errno));
+        task_fail(task, &why);
         return;
     }
     slot->failed = false;
@@ -328,9 +310,9 @@ static void task_draw(fby_subscription *task)
 {
     static fby_draw draw; /* the conductor's alone, and large */
     if (task->failed || task->ended || task->closing || !task->session) return;
-    while (task->free_count && !task->stranded) {
+    while (task->free_count) {
         /* Its client holds all that was drawn: it starves, whatever its window says. */
-        //STARVE fby_sampler_starve(task->sampler, task->bit, 0, task->pending_count == 0);
+        fby_sampler_starve(task->sampler, task->bit, 0, task->pending_count == 0);
         if (fby_sampler_draw(task->sampler, 0, &draw) != 1) return;
         slot_fill(slot_take(task), &draw);
     }
@@ -360,27 +342,10 @@ void fby_subscription_lot_finished(fby_lot *lot)
     if (slot->failed && task->spec->on_error == FBY_ON_ERROR_SKIP && !task->failed) slot_repair(slot);
 }
 
-static void stranded_retry(fby_subscription *task)
-{
-    for (uint32_t i = 0; task->stranded && i < task->pending_count; i++)
-        if (task->pending[i]->state == SLOT_STRANDED && !slot_move(task->pending[i])) return;
-}
-
 void fby_subscription_lot_released(fby_lot *lot)
 {
     fby_slot *slot = lot->owner;
-    fby_subscription *task = slot->task;
-    if (slot->state == SLOT_STRANDED) {
-        /* Nobody writes to its own block any more: it needn't move. */
-        task->stranded--;
-        lot->only = NULL;
-        slot_submit(slot);
-        return;
-    }
-    if (slot->state != SLOT_QUARANTINED) return; /* it goes its way */
-    task->quarantined--;
-    slot_free(slot);
-    if (!task->closing) stranded_retry(task);
+    if (slot->state == SLOT_QUARANTINED) slot_free(slot);
 }
 
 /* --- returns ----------------------------------------------------------------------------------------------------------- */
@@ -414,7 +379,6 @@ void fby_subscription_take_returns(fby_subscription *task)
             return;
         }
     } while (count == RETURNS_AT_ONCE);
-    stranded_retry(task);
 }
 
 /* --- ends ---------------------------------------------------------------------------------------------------------------- */
@@ -434,7 +398,6 @@ static void pending_drop(fby_subscription *task, uint64_t least)
             fby_sampler_give_back(task->sampler, task->bit, 0, slot->lot.count);
             continue;
         }
-        if (slot->state == SLOT_STRANDED) task->stranded--;
         slot_drop(slot);
     }
 }
@@ -472,7 +435,14 @@ void fby_subscription_end(fby_subscription *task)
 
 bool fby_subscription_idle(const fby_subscription *task)
 {
-    return task->out == 0 && task->quarantined == 0;
+    return !task->out && !fby_subscription_abandoned(task);
+}
+
+uint32_t fby_subscription_abandoned(const fby_subscription *task)
+{
+    uint32_t workers = 0;
+    for (uint32_t i = 0; i < task->slot_count; i++) workers += task->slots[i].lot.quarantine;
+    return workers;
 }
 
 void fby_subscription_free(fby_subscription *task)
@@ -487,6 +457,8 @@ void fby_subscription_free(fby_subscription *task)
     free(task->pending);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);
+    for (uint32_t i = 0; i < task->moved_count; i++) munmap(task->moved[i], fby_segment_head(&task->segment)->payload_stride);
+    free(task->moved);
     fby_region_close(&task->segment);
     fby_region_close(&task->down);
     fby_region_close(&task->up);
