@@ -262,6 +262,15 @@ static inline __m256i emulated_cvtps_ph(emulated_vector a)
     return _mm256_set_m128i(high, low);
 }
 
+/* Macros in Clang's header, functions or macros in GCC's. */
+#undef _mm512_shuffle_i64x2
+#undef _mm512_extracti64x4_epi64
+#undef _mm512_cvtps_ph
+#undef _mm512_slli_epi32
+#undef _mm512_srli_epi32
+#undef _mm512_srai_epi32
+#undef _mm512_srli_epi16
+
 #define __m512i                      emulated_vector
 #define __m512                       emulated_vector
 #define __mmask64                    uint64_t
