@@ -347,6 +347,13 @@ static bool rest_is_plain(const jpeg_state *j)
     return false;
 }
 
+static bool is_frame_marker(int marker)
+{
+    enum { SOF0 = 0xC0, DHT = 0xC4, JPG = 0xC8, DAC = 0xCC, SOF15 = 0xCF };
+
+    return marker >= SOF0 && marker <= SOF15 && marker != DHT && marker != JPG && marker != DAC;
+}
+
 static fby_reason judge_rest(jpeg_state *j)
 {
     struct jpeg_decompress_struct *jpeg = &j->jpeg;
@@ -368,7 +375,11 @@ static fby_reason judge_rest(jpeg_state *j)
     if (j->padded) return truncated(j);
     /* Reads on to the end marker. Pillow doesn't mind where it is missing here, but errors on the way count.
      */
-    jpeg_finish_decompress(jpeg);
+    if (!jpeg_finish_decompress(jpeg) && is_frame_marker(jpeg->unread_marker)) {
+        /* Its libjpeg sees at the marker what ours would see behind it, where the file has ended. */
+        return fby_decode_fail(j->decoder, FBY_REASON_CORRUPT,
+                               "a second frame header at the end of the file");
+    }
     return FBY_REASON_NONE;
 }
 

@@ -248,6 +248,16 @@ def test_missing_last_scans_are_not_a_missing_end():
         assert caught.value.reason == "truncated"
 
 
+def test_other_markers_in_place_of_the_end():
+    data = encode(noise_picture(random.Random(22), 61, 47))
+    for marker in range(256):
+        broken = data[:-1] + bytes([marker])
+        want, error = pillow_verdict(broken)
+        for region in (None, (3, 3, 10, 10)):
+            got, refusal = verdict(decoder, broken, region=region)
+            assert (got is None) == (want is None), (hex(marker), region, error, refusal)
+
+
 def test_trailing_bytes():
     data = encode(noise_picture(random.Random(15), 61, 47))
     want = pillow_rgb(data)

@@ -359,8 +359,9 @@ def damaged(rng, data):
 
 
 # The libtiff of Pillow's wheel is newer than ours, and Pillow reads directories, and pixels that aren't compressed, without
-# it: of a thousand damaged TIFFs, four were refused here that Pillow took. None the other way round.
-DEVIATIONS = {"webp": 0, "tiff": 0.02, "gif": 0}
+# it: of a thousand damaged TIFFs four had another verdict, almost all of them refused here only. giflib refuses bytes between
+# records that Pillow passes over: two damaged GIFs in a thousand.
+DEVIATIONS = {"webp": 0, "tiff": 0.02, "gif": 0.01}
 
 
 @pytest.mark.parametrize("seed", range(2))
