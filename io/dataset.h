@@ -1,9 +1,11 @@
 /* Data sets: an immutable, indexed list of samples.
  *
- * A folder follows torchvision's ImageFolder: classes are the sorted names of the root's folders, files a sorted
- * walk below each, links followed (a loop is entered once). A list is a text file, a line a sample: `path TAB label` or JSONL
- * {"path": …, "label": …}; relative paths are relative to the list's folder. The index is made once, in
- * parallel, kept under the cache folder, mapped read-only, and rebuilt when a folder's time (or the list) changed.
+ * A folder follows torchvision's ImageFolder: classes are the sorted names of the root's folders, files a
+ * sorted walk below each, links followed (a link to a folder above itself is not entered). A list is a text
+ * file, a line a sample: `path TAB label`, or JSONL {"path": …, "label": …}; labels are all integers or all
+ * class names; relative paths are relative to the list's folder (of the list itself, where its path is a
+ * link). The index is made once, in parallel, kept under the cache folder, mapped read-only, and made anew
+ * when a folder's time (or the list) changed.
  *
  * An open data set is immutable: every accessor may be called from any thread. */
 #ifndef FBY_IO_DATASET_H
@@ -20,10 +22,10 @@ typedef bool fby_dataset_progress(void *user, uint64_t files_found, uint64_t fil
 
 typedef struct fby_dataset_options {
     fby_dataset_kind kind;
-    const char *path;        /* absolute, or relative to the working directory */
-    bool allow_empty;        /* a class without a file is an error unless set */
-    const char *cache;       /* folder for indexes; NULL: $XDG_CACHE_HOME/forebay or ~/.cache/forebay; "": none */
-    uint32_t threads;        /* 0: as many as CPUs granted, at most 8 */
+    const char *path;  /* absolute, or relative to the working directory */
+    bool allow_empty;  /* a class without a file is an error unless set */
+    const char *cache; /* folder for indexes; NULL: $XDG_CACHE_HOME/forebay or ~/.cache/forebay; "": none */
+    uint32_t threads;  /* 0: as many as CPUs granted, at most 8 */
     fby_dataset_progress *progress;
     void *user;
 } fby_dataset_options;
@@ -40,8 +42,8 @@ void fby_dataset_close(fby_dataset **dataset);
 uint64_t fby_dataset_count(const fby_dataset *dataset);
 /* The path of a sample relative to fby_dataset_directory (or absolute); borrowed. */
 const char *fby_dataset_path(const fby_dataset *dataset, uint64_t id);
-int fby_dataset_directory(const fby_dataset *dataset); /* descriptor of the root; borrowed */
-const char *fby_dataset_root(const fby_dataset *dataset); /* its path, for messages; borrowed */
+int fby_dataset_directory(const fby_dataset *dataset);              /* descriptor of the root; borrowed */
+const char *fby_dataset_root(const fby_dataset *dataset);           /* its path, for messages; borrowed */
 uint64_t fby_dataset_size(const fby_dataset *dataset, uint64_t id); /* bytes of the file */
 int64_t fby_dataset_label(const fby_dataset *dataset, uint64_t id);
 uint64_t fby_dataset_largest(const fby_dataset *dataset); /* bytes of the largest file */

@@ -289,9 +289,9 @@ static int index_build(scan_state *scan, fby_index *out, scan_folder **sorted, i
             "holds no class folders: expected one folder of pictures for each class, ROOT/CLASS/picture.jpg");
         return scan->status;
     }
-    qsort(sorted, classes, sizeof sorted[0], classes_compare);
+    qsort(sorted, classes, sizeof(void *), classes_compare);
     for (uint64_t i = 0; i < classes; i++) sorted[i]->label = (uint32_t)i;
-    qsort(sorted, present, sizeof sorted[0], folders_compare);
+    qsort(sorted, present, sizeof(void *), folders_compare);
 
     counts.classes = classes;
     counts.folders = present;
@@ -341,7 +341,7 @@ int fby_folder_scan(fby_index *out, int root, const char *path, uint32_t threads
 
     status = scan.status;
     if (!status) {
-        sorted = malloc((scan.folder_count + 1) * sizeof sorted[0]);
+        sorted = malloc((scan.folder_count + 1) * sizeof(void *));
         status = sorted ? index_build(&scan, out, sorted, checked, &scan.error)
                         : fby_fail(&scan.error, FBY_ENOMEM, "no memory to index %lu folders",
                                    (unsigned long)scan.folder_count);

@@ -83,7 +83,7 @@ static int content_read(list_state *list, const char *name)
         result = list_fail(list, FBY_EINVAL, "is no regular file: expected a file list");
     } else {
         list->stamp = fby_index_stamp_of(&status, true);
-        list->content = malloc((size_t)status.st_size + 1);
+        list->content = calloc((size_t)status.st_size + 1, 1);
         if (!list->content) result = list_fail(list, FBY_ENOMEM, "no memory to read it");
     }
     while (!result && list->content_bytes < (size_t)status.st_size) {
@@ -297,7 +297,7 @@ static uint64_t classes_find(const list_state *list, const char **classes)
     for (uint64_t i = 0; i < list->count; i++) classes[i] = list->entries[i].name;
     qsort(classes, list->count, sizeof classes[0], names_compare);
     for (uint64_t i = 0; i < list->count; i++) {
-        if (!count || strcmp(classes[count - 1], classes[i])) classes[count++] = classes[i];
+        if (!count || strcmp(classes[count - 1], classes[i]) != 0) classes[count++] = classes[i];
     }
     return count;
 }

@@ -33,14 +33,14 @@ typedef enum fby_read_failure {
 
 typedef struct fby_read_request {
     /* in */
-    int directory;      /* descriptor that `path` is relative to, or AT_FDCWD */
+    int directory; /* descriptor that `path` is relative to, or AT_FDCWD */
     const char *path;
-    uint64_t size;      /* bytes the index says it has */
-    uint8_t *buffer;    /* room for size + 1 bytes: one more than expected shows a file that grew */
-    uint64_t capacity;  /* >= size + 1 */
+    uint64_t size;     /* bytes the index says it has */
+    uint8_t *buffer;   /* room for size + 1 bytes: one more than expected shows a file that grew */
+    uint64_t capacity; /* >= size + 1 */
     void *user;
     /* out */
-    int64_t bytes;      /* = size; or -errno */
+    int64_t bytes; /* = size; or -errno */
     fby_read_failure failure;
     uint32_t reserved;
     /* private to the reader */
@@ -61,8 +61,8 @@ const char *fby_reader_about(const fby_reader *reader);
 uint32_t fby_reader_room(const fby_reader *reader); /* requests that submit would accept now */
 /* Takes a request, which may start only at the next wait. The caller asks room first. */
 void fby_reader_submit(fby_reader *reader, fby_read_request *request);
-/* Hands back up to `most` finished requests, sleeping until at least one is, or until fby_reader_wake (also one
- * that came before), or the deadline (fby_now_ns time base: CLOCK_MONOTONIC nanoseconds; 0: don't sleep).
+/* Hands back up to `most` finished requests, sleeping until at least one is, or until fby_reader_wake (also
+ * one that came before), or the deadline (fby_now_ns time base: CLOCK_MONOTONIC nanoseconds; 0: don't sleep).
  * Returns their number. */
 uint32_t fby_reader_wait(fby_reader *reader, fby_read_request **done, uint32_t most, uint64_t deadline_ns);
 void fby_reader_wake(fby_reader *reader); /* any thread */

@@ -199,11 +199,11 @@ static int plain_read(void *argument)
     reading_request(&requests[1], plain->directory, "open", 51);
     reading_request(&requests[2], plain->directory, "closed/file", 52);
     reading_all(reader, requests, 3);
+    fby_reader_destroy(&reader);
+    reading_free(requests, 3);
     CHILD_CHECK(requests[0].failure == FBY_READ_UNREADABLE && requests[0].bytes == -EACCES);
     CHILD_CHECK(requests[1].failure == FBY_READ_OK && requests[1].bytes == 51);
     CHILD_CHECK(requests[2].failure == FBY_READ_UNREADABLE && requests[2].bytes == -EACCES);
-    fby_reader_destroy(&reader);
-    reading_free(requests, 3);
     return 0;
 }
 

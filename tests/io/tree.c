@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <grp.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static void must(int done, const char *what)
+static void must(bool done, const char *what)
 {
     if (done) return;
     perror(what);
@@ -32,7 +33,7 @@ tree tree_make(void)
 static void content_remove(int folder)
 {
     DIR *stream = fdopendir(folder);
-    must(stream != NULL, "fdopendir");
+    if (!stream) abort();
     const struct dirent *entry;
     while ((entry = readdir(stream))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
