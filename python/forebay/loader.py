@@ -237,6 +237,15 @@ class Loader:
             raise Error("this Loader was never opened")
         return self._task
 
+    @property
+    def timeout(self) -> Optional[float]:
+        """Seconds that a batch may take; None: no limit."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, seconds: Optional[float]) -> None:
+        self._timeout = _check_timeout(seconds)
+
     # --- what it delivers ------------------------------------------------------------------------------------------
 
     @property

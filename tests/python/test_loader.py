@@ -1,6 +1,5 @@
 """forebay.Loader: epochs, views, what it refuses."""
 
-import ctypes
 import gc
 import os
 import pickle
@@ -44,9 +43,9 @@ def places(pixels):
     return (pixels[:, 0, 16, 16].astype(int) + 250 * pixels[:, 1, 16, 16].astype(int)).tolist()
 
 
-def run_python(source, **options):
+def run_python(source, python=sys.executable, **options):
     """Runs a program of its own: (exit status, standard output, standard error)."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run([python, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60, **options)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -289,13 +288,41 @@ def test_other_faults_are_none_of_ours(pictures):
     assert "forebay" not in errors
 
 
-def test_torch_sees_the_memory_itself(open_loader):
-    torch = pytest.importorskip("torch", reason="PyTorch is optional")
-    images, labels = next(iter(open_loader(FLOATS)))
-    tensor = torch.from_dlpack(images)
-    assert tensor.data_ptr() == images.__array_interface__["data"][0]
-    assert tuple(tensor.shape) == images.shape
-    assert torch.from_dlpack(labels).dtype == torch.int64
+def find_torch():
+    """A Python that has PyTorch (Debian's belongs to the system's), or None: it isn't required."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        probe = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('torch'))"
+        if os.path.exists(python) and subprocess.run([python, "-c", probe], check=False).returncode == 0:
+            return python
+    return None
+
+
+TORCH_PYTHON = find_torch()
+
+if TORCH_PYTHON:
+
+    @pytest.mark.parametrize("write", [False, True])
+    def test_torch_sees_the_memory_itself_and_a_write_dies_with_a_message(pictures, write):
+        program = f"""
+            import resource
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            import forebay, torch
+            with forebay.Loader({str(pictures)!r}, {FLOATS!r}, 50, timeout=20) as loader:
+                seen = 0
+                for images, labels in loader:
+                    tensor = torch.from_dlpack(images)
+                    assert tensor.data_ptr() == images.__array_interface__["data"][0]
+                    assert tuple(tensor.shape) == images.shape and tensor.dtype == torch.float32
+                    assert torch.from_dlpack(labels).dtype == torch.int64
+                    seen += len(tensor)
+                print(seen, flush=True)
+                if {write}:
+                    tensor.mul_(2)
+        """
+        status, output, errors = run_python(program, python=TORCH_PYTHON)
+        assert output == "310\n", errors
+        assert status == (-signal.SIGSEGV if write else 0)
+        assert ("a batch is read-only" in errors) == write
 
 
 # --- waiting and ending --------------------------------------------------------------------------------------------
@@ -310,7 +337,7 @@ def starved(open_loader):
     os.kill(pid, signal.SIGSTOP)
     try:
         # What was under way when it stopped still comes.
-        loader._timeout = 0.2
+        loader.timeout = 0.2
         with pytest.raises(forebay.TimeoutError):
             for batch in epoch:
                 del batch
@@ -321,20 +348,20 @@ def starved(open_loader):
 
 def test_a_timeout_says_how_far_it_came_and_loses_nothing(starved):
     loader, epoch = starved
-    loader._timeout = 0.3
+    loader.timeout = 0.3
     begin = time.monotonic()
     with pytest.raises(forebay.TimeoutError, match=r"no batch within 0.3 s: \d+ of 50") as caught:
         next(epoch)
     assert 0.25 < time.monotonic() - begin < 2
     assert isinstance(caught.value, TimeoutError)
     os.kill(loader.server_pid, signal.SIGCONT)
-    loader._timeout = 20
+    loader.timeout = 20
     assert next(epoch).epoch == 0
 
 
 def test_ctrl_c_ends_a_wait_at_once(starved):
     loader, epoch = starved
-    loader._timeout = 10
+    loader.timeout = 10
     sent = []
 
     def interrupt():
@@ -351,7 +378,7 @@ def test_ctrl_c_ends_a_wait_at_once(starved):
 
 def test_other_threads_run_during_a_wait(starved):
     loader, epoch = starved
-    loader._timeout = 0.5
+    loader.timeout = 0.5
     counted = []
     stop = threading.Event()
 
@@ -371,7 +398,7 @@ def test_other_threads_run_during_a_wait(starved):
 
 def test_closing_from_another_thread_ends_a_wait(starved):
     loader, epoch = starved
-    loader._timeout = 10
+    loader.timeout = 10
     timer = threading.Timer(0.2, loader.close)
     timer.start()
     begin = time.monotonic()
@@ -383,12 +410,12 @@ def test_closing_from_another_thread_ends_a_wait(starved):
 
 def test_two_threads_are_refused(starved):
     loader, epoch = starved
-    loader._timeout = 1
+    loader.timeout = 1
     caught = []
 
     def wait():
         try:
-            loader._next()
+            next(epoch)
         except forebay.Error as error:
             caught.append(error)
 
@@ -396,7 +423,7 @@ def test_two_threads_are_refused(starved):
     thread.start()
     time.sleep(0.2)
     with pytest.raises(RuntimeError, match="another thread"):
-        loader._next()
+        next(epoch)
     thread.join()
     assert isinstance(caught[0], forebay.TimeoutError)
 
