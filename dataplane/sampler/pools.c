@@ -260,7 +260,8 @@ static uint32_t chain_find(const fby_pools *pools, uint32_t hash, uint32_t strat
     uint32_t record = pools->chains[chain_of(pools, hash)];
     for (; record != FBY_NONE; record = pools->pool[record].next) {
         uint32_t place = pools->pool[record].place;
-        if (pools->mask[place] == mask && pools->stratum[place] == stratum && record != but) break;
+        if (pools->pool[record].hash != hash || record == but) continue;
+        if (pools->mask[place] == mask && pools->stratum[place] == stratum) break;
     }
     return record;
 }
@@ -335,10 +336,15 @@ void fby_pools_need_all(fby_pools *pools, uint32_t task)
 
 void fby_pools_need_none(fby_pools *pools, uint32_t task)
 {
-    if (pools->strata.got[task] == pools->strata.wanted[task]) return;
+    fby_strata *strata = &pools->strata;
+    if (strata->got[task] == strata->wanted[task]) return;
 
     uint64_t bit = UINT64_C(1) << task;
     for (uint32_t i = 0; i < pools->count; i++) pools->mask[i] &= ~bit;
+    for (uint32_t i = 0; i < strata->count; i++) {
+        if (strata->all[i].members & bit) strata->all[i].got[task] = (uint32_t)strata->all[i].size;
+    }
+    strata->got[task] = strata->wanted[task];
     sweep_start(pools);
 }
 

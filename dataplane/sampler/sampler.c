@@ -387,19 +387,18 @@ static void deliver(fby_sampler *sampler, uint64_t served, fby_draw *out)
 
 int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out)
 {
-    go_on(sampler);
     out->count = out->target_count = 0;
     out->tasks = 0;
 
-    uint64_t ready;
+    uint64_t ready, served = 0;
     uint32_t hungriest = look_at_tasks(sampler, sampler->live & ~blocked, &ready);
-    if (hungriest == FBY_NONE) return 0;
-
-    uint64_t served = is_shared(&sampler->task[hungriest]) ? draw_shared(sampler, hungriest, ready, out)
-                                                           : draw_ordered(sampler, hungriest, ready, out);
-    if (!served) return 0;
-    deliver(sampler, served, out);
-    return 1;
+    if (hungriest != FBY_NONE) {
+        served = is_shared(&sampler->task[hungriest]) ? draw_shared(sampler, hungriest, ready, out)
+                                                      : draw_ordered(sampler, hungriest, ready, out);
+    }
+    if (served) deliver(sampler, served, out);
+    go_on(sampler);
+    return served != 0;
 }
 
 /* ---- Substitutes. ---- */
