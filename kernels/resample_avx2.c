@@ -233,7 +233,8 @@ static uint32_t column_fill(const fby_horizontal *horizontal, uint32_t output, u
 
     uint32_t moved = first + longest > wide ? first + longest - wide : 0;
     uint32_t sum = FBY_WEIGHT_HALF;
-    memset(weight, 0, longest * sizeof *weight);
+    for (uint32_t i = 0; i < moved; i++) weight[i] = 0;
+    for (uint32_t i = moved + count; i < longest; i++) weight[i] = 0;
     for (uint32_t i = 0; i < count; i++) {
         int32_t w = exact[horizontal->flip ? count - 1 - i : i];
         weight[moved + i] = ((uint32_t)w & 255) | (uint32_t)(w >> 8) << 16;

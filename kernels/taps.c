@@ -89,7 +89,8 @@ static void window_add(builder *to, uint32_t o, uint32_t first, uint32_t count, 
     to->first[o] = first;
     to->count[o] = count;
     to->at[o] = to->used;
-    memmove(to->weight + to->used, weight, count * sizeof *weight);
+    int32_t *kept = to->weight + to->used;
+    if (weight != kept) memmove(kept, weight, count * sizeof *weight);
     to->used += count;
     if (count > to->longest) to->longest = count;
 }
