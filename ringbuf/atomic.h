@@ -107,6 +107,17 @@ static inline void fby_spin_pause(void)
 #endif
 }
 
+/* Asks for the cache line of `shared` to be brought here for writing, ahead of need. Any address will do. */
+static inline void fby_prefetch_write(const void *shared)
+{
+#if defined(__x86_64__)
+    /* The builtin gives prefetchw only to builds for CPUs that have it; on others it does nothing. */
+    __asm__ __volatile__("prefetchw %0" ::"m"(*(const uint8_t *)shared));
+#else
+    __builtin_prefetch(shared, 1);
+#endif
+}
+
 static inline void fby_data_read(void *private_to, const void *shared_from, size_t bytes)
 {
     memcpy(private_to, shared_from, bytes);

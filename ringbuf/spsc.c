@@ -14,6 +14,10 @@
  * a slot of the return ring only after its block was delivered once more through S1. Hence no head is read
  * by the other side to find room. */
 
+/* A producer's next slots are in its consumer's cache. Fetched one by one as they are written, each costs a
+ * whole way between the cores; asked for this many slots ahead, the ways overlap. */
+enum { SLOTS_AHEAD = 32 };
+
 static bool is_power_of_two(uint32_t number)
 {
     return number != 0 && (number & (number - 1)) == 0;
@@ -45,6 +49,7 @@ void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t 
 void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descriptor)
 {
     fby_data_write(&writer->entries[writer->tail & writer->mask], descriptor, sizeof *descriptor);
+    fby_prefetch_write(&writer->entries[(writer->tail + SLOTS_AHEAD) & writer->mask]);
     writer->tail++;
 }
 
@@ -122,6 +127,7 @@ void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t genera
     uint64_t entry = (uint64_t)generation << 32 | block;
     /* Relaxed: S2 publishes it. Atomic, because a hostile client may write while the server reads. */
     fby_store_relaxed_u64(&writer->entries[writer->tail & writer->mask], entry);
+    fby_prefetch_write(&writer->entries[(writer->tail + SLOTS_AHEAD) & writer->mask]);
     writer->tail++;
 }
 

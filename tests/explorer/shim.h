@@ -105,6 +105,8 @@ uint64_t explore_clock(void);
 #define fby_data_read(To, Shared, Bytes)    explore_data_read(To, Shared, Bytes)
 #define fby_data_write(Shared, From, Bytes) explore_data_write(Shared, From, Bytes)
 
+#define fby_prefetch_write(Shared)          ((void)(Shared))
+
 #define fby_spin_pause()                    explore_pause()
 #define fby_clock_ns()                      explore_clock()
 #define fby_futex_wait(Word, Expected, Deadline, Scope)                                                      \
