@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -184,6 +183,7 @@ out:
 void fby_disconnect(fby_client **handle)
 {
     if (!*handle) return;
+    if (!fby_fork_check((*handle)->fork_generation, NULL)) shutdown((*handle)->connection.socket, SHUT_RDWR);
     fby_connection_close(&(*handle)->connection);
     free(*handle);
     *handle = NULL;

@@ -2,7 +2,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
@@ -210,6 +210,7 @@ void fby_task_close(fby_task **handle)
     pthread_mutex_lock(&task->lock);
     task->closed = true;
     pthread_mutex_unlock(&task->lock);
+    shutdown(task->connection.socket, SHUT_RDWR); /* a forked child may hold a copy: the server is told now */
     fby_connection_close(&task->connection);
     fby_task_unref(task);
 }
