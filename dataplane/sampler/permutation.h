@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { FBY_PERMUTATION_ROUNDS = 8 };
+enum { FBY_PERMUTATION_ROUNDS = 24 };
 
 typedef struct fby_permutation {
     uint32_t n, a, b;

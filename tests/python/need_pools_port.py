@@ -36,10 +36,11 @@ class Generator:
 
 class Permutation:
     def __init__(self, n, seed, epoch):
-        self.n, self.a = n, math.isqrt(n - 1) + 1
+        self.n, self.a = n, max(2, math.isqrt(n - 1) + 1)
+        self.a += self.a % 2
         self.b = -(-n // self.a)
         generator = Generator(mix(seed ^ mix(epoch + GOLDEN & WORD)))
-        self.keys = [generator.next() for _ in range(8)]
+        self.keys = [generator.next() for _ in range(24)]
 
     def at(self, x):
         while True:
