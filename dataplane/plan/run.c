@@ -194,7 +194,7 @@ fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_wo
     account(scratch, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu, clock_ns(CLOCK_MONOTONIC) - wall,
             fby_picture_memory_decode_ns(memory) - decode);
     if (!reason || !failure) return reason;
-    *failure = (fby_failure){.reason = reason, .op = down.decoder ? "decode" : down.op->name};
+    *failure = (fby_failure){.reason = reason, .op = down.decoder || !down.op ? "decode" : down.op->name};
     if (down.decoder) snprintf(failure->text, sizeof failure->text, "%s", fby_picture_memory_text(memory));
     return reason;
 }

@@ -5,7 +5,7 @@ int fby_plan_trace(const fby_plan *plan, uint32_t branch, uint64_t id, uint64_t 
 {
     *out = (fby_trace){0};
     if (branch >= plan->branch_count || w < 1 || h < 1) return FBY_EINVAL;
-    int32_t path[FBY_SPEC_OPS];
+    int32_t path[FBY_SPEC_OPS] = {0};
     uint32_t count = 0;
     for (int32_t stage = plan->last[branch]; stage > 0; stage = plan->stages[stage].parent)
         path[count++] = stage;

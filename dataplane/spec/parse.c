@@ -291,7 +291,7 @@ static int add_op(parse *with, const char *name, const fby_yaml_node *value, uin
     if (is_later(name)) return refuse_later(with, line, key);
     const fby_op *op = fby_op_find(name);
     if (!op) {
-        const char *names[FBY_SPEC_OPS];
+        const char *names[FBY_SPEC_OPS] = {NULL};
         uint32_t count = fby_op_count < FBY_SPEC_OPS ? fby_op_count : FBY_SPEC_OPS;
         for (uint32_t i = 0; i < count; i++) names[i] = fby_ops[i]->name;
         return refuse_name(with, line, "pipeline", "unknown op", name, names, count);

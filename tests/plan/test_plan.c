@@ -17,8 +17,7 @@ static const fby_digest data = {1, 2};
 /* Pipelines with common prefixes, forks at every kind of place, and equal ones. */
 static const char *const pipelines[SPECS] = {
     "[decode, random_resized_crop: 32, random_horizontal_flip, normalize: imagenet]",
-    "[decode, random_resized_crop: 32, random_horizontal_flip, normalize: imagenet, to: {dtype: f16, layout: "
-    "hwc}]",
+    "[decode, random_resized_crop: 32, random_horizontal_flip, normalize: imagenet, to: {dtype: f16}]",
     "[decode, random_resized_crop: 32, random_horizontal_flip, normalize: imagenet]",
     "[decode, random_resized_crop: {size: [24, 40], augment_seed: 5}, to: {dtype: u8, layout: hwc}]",
     "[decode, resize: 40, center_crop: 32, normalize: imagenet]",
@@ -192,7 +191,7 @@ Test(plan, a_branch_among_others_is_as_it_is_alone, .timeout = 60)
             uint32_t branch = b++;
             if (!(wanted >> branch & 1)) continue;
             fby_plan *alone = plan_of_text(pipelines[i], 0);
-            uint8_t *result[1];
+            uint8_t *result[1] = {NULL};
             fby_scratch_create(&fresh);
             run(alone, fresh, &jpeg, round, round % 3, 1, result);
             cr_assert(!memcmp(result[0], together[branch], fby_plan_branch(alone, 0).sample_bytes),
@@ -304,7 +303,7 @@ static void fails(const char *pipeline, const uint8_t *bytes, size_t length, fby
     /* A bad sample leaves the scratch fit for a good one. */
     made_jpeg good = make_jpeg(40, 30, 1, 1);
     fby_plan *plain = plan_of_text("[decode, center_crop: 8]", 0);
-    uint8_t *result[1];
+    uint8_t *result[1] = {NULL};
     run(plain, scratch, &good, 0, 0, 1, result);
     free(result[0]);
     free(good.bytes);
@@ -362,7 +361,7 @@ Test(plan, times_and_memory_are_counted)
     fby_scratch_create(&scratch);
     made_jpeg jpeg = make_jpeg(500, 375, 1, 9);
     for (uint64_t i = 0; i < 20; i++) {
-        uint8_t *result[1];
+        uint8_t *result[1] = {NULL};
         run(plan, scratch, &jpeg, i, 0, 1, result);
         free(result[0]);
     }

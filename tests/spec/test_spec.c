@@ -350,8 +350,11 @@ Test(spec, size_is_bounded)
     cr_assert_not_null(strstr(error.text, "65537 bytes; expected a spec of at most 65536"), "%s", error.text);
     memset(text, '[', length);
     cr_assert_eq(fby_spec_parse(&spec, "s", text, FBY_SPEC_BYTES, "/", &error), FBY_EINVAL);
-    memcpy(text, "a: [", 4);
-    for (size_t i = 4; i + 2 < FBY_SPEC_BYTES; i += 2) memcpy(text + i, "b,", 2);
+    text[0] = 'a';
+    text[1] = ':';
+    text[2] = ' ';
+    text[3] = '[';
+    for (size_t i = 4; i < FBY_SPEC_BYTES; i++) text[i] = i & 1 ? ',' : 'b';
     cr_assert_eq(fby_spec_parse(&spec, "s", text, FBY_SPEC_BYTES, "/", &error), FBY_EINVAL);
     cr_assert_not_null(strstr(error.text, "too many values; expected at most 4096"), "%s", error.text);
     for (size_t i = 0; i + 8 < FBY_SPEC_BYTES; i += 8) snprintf(text + i, 9, "%06zx:\n", i);

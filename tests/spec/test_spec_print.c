@@ -21,7 +21,7 @@ static uint64_t next_random(void)
 
 static uint64_t below(uint64_t n)
 {
-    return next_random() % n;
+    return n ? next_random() % n : 0;
 }
 
 static double between(double low, double high)
