@@ -146,8 +146,11 @@ static void uring_look(doctor_finding *finding)
 {
     const char *why = "";
     bool granted = fby_uring_granted(&why);
-    snprintf(finding->what, TEXT, "%s%s%.300s", granted ? "granted" : "refused", *why ? ": " : "", why);
-    if (granted) return;
+    if (granted) {
+        snprintf(finding->what, TEXT, "granted");
+        return;
+    }
+    snprintf(finding->what, TEXT, "refused: %.300s", why);
     finding->verdict = FAIR;
     snprintf(finding->advice, TEXT, "allow io_uring_setup in the container's seccomp profile and set kernel.io_uring_disabled=0; until then a pool of threads reads");
 }

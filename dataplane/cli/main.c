@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <string.h>
 
 #include "dataplane/cli/cli.h"
@@ -21,7 +22,7 @@ static void usage(FILE *to)
     fputs("\n`forebay COMMAND --help` tells a command's options; `forebay --version` the version.\n", to);
 }
 
-int main(int count, char **arguments)
+static int command_run(int count, char **arguments)
 {
     const char *name = count > 1 ? arguments[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
@@ -37,4 +38,16 @@ int main(int count, char **arguments)
     if (*name) fprintf(stderr, "forebay: there is no command %s\n\n", name);
     usage(stderr);
     return FBY_EXIT_USAGE;
+}
+
+int main(int count, char **arguments)
+{
+    int status = command_run(count, arguments);
+    /* A full disk, say: whoever reads the output must not take a part for the whole. */
+    errno = 0;
+    if ((fflush(stdout) || ferror(stdout)) && !status) {
+        fprintf(stderr, "forebay: can't write to the standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+        return FBY_EXIT_FAILED;
+    }
+    return status;
 }

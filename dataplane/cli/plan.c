@@ -50,7 +50,7 @@ typedef struct plan_costs {
 static uint8_t *file_read(const fby_dataset *dataset, uint64_t id, uint64_t *length)
 {
     uint64_t size = fby_dataset_size(dataset, id);
-    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id), O_RDONLY | O_CLOEXEC);
+    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     uint8_t *bytes = fd >= 0 ? calloc(1, size + READ_PADDING) : NULL;
     uint64_t have = 0;
     while (bytes && have < size) {
@@ -176,7 +176,7 @@ static void plan_json(const fby_spec *spec, const fby_dataset *dataset, const fb
         json_object_set_new(document, "measured_samples", json_integer((json_int_t)costs->samples));
         json_object_set_new(document, "bad_samples", json_integer((json_int_t)costs->bad));
     }
-    json_dumpf(document, stdout, JSON_INDENT(2));
+    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(document);
 }

@@ -61,22 +61,23 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     }
 }
 
-static volatile sig_atomic_t stopped;
+static volatile sig_atomic_t stopped; /* the signal that asked for it */
 
 static void stop_note(int number)
 {
-    (void)number;
-    stopped = 1;
+    stopped = number;
 }
 
 /* --- figures ------------------------------------------------------------------------------------------------------- */
 
+/* The server's are of all its tasks, and count what it prepared ahead: they are divided by the samples that it worked on. */
 typedef struct run_figures {
     uint64_t samples, batches, epochs;
-    double wall_s, wait_s, first_s;
+    double wall_s, wait_s, first_s, opening_s, opening_cpu_s;
     double client_cpu_s, server_cpu_s, decode_s, transform_s, read_cpu_s, worker_cpu_s, conductor_cpu_s;
-    double megabytes, workers;
+    double worked_samples, megabytes, workers;
     uint64_t bad, substituted, byte_sum;
+    uint64_t looks, looks_queued, looked_ns; /* at the server, while waiting for a batch: samples waited for a worker */
 } run_figures;
 
 static double number_of(const json_t *object, const char *outer, const char *inner)
@@ -95,8 +96,16 @@ static void server_count(run_figures *figures, const json_t *status, double sign
     figures->read_cpu_s += sign * number_of(status, "engine", "reader_cpu_s");
     figures->worker_cpu_s += sign * number_of(status, "engine", "worker_cpu_s");
     figures->conductor_cpu_s += sign * number_of(status, "conductor", "cpu_s");
+    figures->worked_samples += sign * number_of(status, "engine", "samples");
     figures->megabytes += sign * number_of(status, "engine", "bytes_read") / 1e6;
     figures->workers = number_of(status, "engine", "workers");
+}
+
+/* CPU time of what is neither worker, reader nor conductor: opening tasks. */
+static double rest_cpu_s(const json_t *status)
+{
+    return number_of(status, "cpu_s", NULL) - number_of(status, "engine", "reader_cpu_s") -
+           number_of(status, "engine", "worker_cpu_s") - number_of(status, "conductor", "cpu_s");
 }
 
 static json_t *status_get(fby_client *client)
@@ -115,13 +124,23 @@ static double own_cpu_s(void)
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* What held the samples back: the taker where it hardly waited, else the busiest part. */
+/* Seconds of CPU for 1000 samples: of the server for those it worked on, of this process for those it took. */
+static double cpu_per_1000(const run_figures *figures)
+{
+    if (!figures->samples || figures->worked_samples <= 0) return 0;
+    return 1000 * (figures->server_cpu_s / figures->worked_samples + figures->client_cpu_s / (double)figures->samples);
+}
+
+/* What held the samples back: the taker where its rate was held, or where it hardly waited; the workers where what was read waited for
+ * them, or where they had all the CPU time there was; else reading. */
 static const char *bottleneck(const run_figures *figures, double rate)
 {
-    if (figures->wall_s <= 0 || figures->wait_s < 0.1 * figures->wall_s) return rate > 0 ? "the taker (--rate)" : "the taker";
-    if (figures->worker_cpu_s > 0.8 * figures->workers * figures->wall_s || figures->worker_cpu_s + figures->read_cpu_s > 0.8 * figures->workers * figures->wall_s)
-        return figures->decode_s >= figures->transform_s ? "decoding" : "transforming";
-    return "reading";
+    if (rate > 0 && (double)figures->samples >= 0.95 * rate * figures->wall_s) return "the taker (--rate)";
+    if (figures->wait_s < 0.1 * figures->wall_s) return "the taker";
+    bool busy = figures->worker_cpu_s > 0.8 * figures->workers * figures->wall_s;
+    bool queued = figures->looks && figures->looks_queued * 2 >= figures->looks;
+    if (!busy && !queued) return "reading";
+    return figures->decode_s >= figures->transform_s ? "decoding" : "transforming";
 }
 
 static void summary_json(const run_figures *figures, const run_arguments *arguments, const fby_task_info *info)
@@ -134,9 +153,12 @@ static void summary_json(const run_figures *figures, const run_arguments *argume
     json_object_set_new(summary, "wall_s", json_real(figures->wall_s));
     json_object_set_new(summary, "first_batch_s", json_real(figures->first_s));
     json_object_set_new(summary, "samples_per_s", json_real(figures->wall_s > 0 ? (double)figures->samples / figures->wall_s : 0));
+    json_object_set_new(summary, "opening_s", json_real(figures->opening_s));
+    json_object_set_new(summary, "opening_cpu_s", json_real(figures->opening_cpu_s));
     json_object_set_new(summary, "cpu_s", json_real(cpu));
     json_object_set_new(summary, "server_cpu_s", json_real(figures->server_cpu_s));
-    json_object_set_new(summary, "cpu_s_per_1000_samples", json_real(figures->samples ? cpu * 1000 / (double)figures->samples : 0));
+    json_object_set_new(summary, "cpu_s_per_1000_samples", json_real(cpu_per_1000(figures)));
+    json_object_set_new(summary, "worked_samples", json_integer((json_int_t)figures->worked_samples));
     json_object_set_new(summary, "mb_read", json_real(figures->megabytes));
     json_object_set_new(summary, "wait_s", json_real(figures->wait_s));
     json_object_set_new(summary, "decode_s", json_real(figures->decode_s));
@@ -148,8 +170,8 @@ static void summary_json(const run_figures *figures, const run_arguments *argume
     json_object_set_new(summary, "bad_samples", json_integer((json_int_t)figures->bad));
     json_object_set_new(summary, "substituted", json_integer((json_int_t)figures->substituted));
     json_object_set_new(summary, "batch", json_integer(info->batch));
-    json_object_set_new(summary, "interrupted", json_boolean(stopped));
-    json_dumpf(summary, stdout, JSON_INDENT(2));
+    json_object_set_new(summary, "interrupted", json_boolean(stopped != 0));
+    json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(summary);
 }
@@ -169,8 +191,8 @@ static void summary_print(const run_figures *figures, const run_arguments *argum
     printf("\n%s: %llu samples in %llu batches, %llu epoch%s, %.2f s\n", stopped ? "Stopped early" : "Done", (unsigned long long)figures->samples,
            (unsigned long long)figures->batches, (unsigned long long)figures->epochs, figures->epochs == 1 ? "" : "s", figures->wall_s);
     if (!figures->samples) return;
-    printf("  %.0f samples/s; the first batch came after %.2f s\n", samples / figures->wall_s, figures->first_s);
-    printf("  %.2f CPU-seconds per 1000 samples, %s read from files\n", cpu * 1000 / samples, fby_size_text(size, figures->megabytes * 1e6));
+    printf("  %.0f samples/s; opening took %.2f s, the first batch came %.2f s later\n", samples / figures->wall_s, figures->opening_s, figures->first_s);
+    printf("  %.2f CPU-seconds per 1000 samples, %s read from files\n", cpu_per_1000(figures), fby_size_text(size, figures->megabytes * 1e6));
     if (figures->bad)
         printf("  %llu bad samples, %llu replaced: `forebay status` and the server's log name them\n", (unsigned long long)figures->bad,
                (unsigned long long)figures->substituted);
@@ -246,9 +268,23 @@ static void pace(const run_figures *figures, double rate, uint64_t started_ns)
     }
 }
 
-static int batches_take(fby_task *task, const run_arguments *arguments, uint64_t batches, run_figures *figures, run_progress *progress, fby_error *error)
+/* Looks, ten times a second at most, whether samples that were read wait for a worker. */
+static void queue_look(fby_client *client, run_figures *figures)
 {
-    uint64_t started = fby_now_ns();
+    uint64_t now = fby_now_ns();
+    if (now - figures->looked_ns < 100000000ull) return;
+    figures->looked_ns = now;
+    json_t *status = status_get(client);
+    if (!status) return;
+    figures->looks++;
+    figures->looks_queued += number_of(status, "engine", "work_waiting") > 0;
+    json_decref(status);
+}
+
+static int batches_take(fby_client *client, fby_task *task, const run_arguments *arguments, uint64_t batches, run_figures *figures,
+                        run_progress *progress, fby_error *error)
+{
+    uint64_t started = progress->started_ns;
     int status = 0;
     while (!stopped && figures->batches < batches) {
         fby_batch *batch = NULL;
@@ -264,6 +300,7 @@ static int batches_take(fby_task *task, const run_arguments *arguments, uint64_t
         figures->batches++;
         figures->epochs += fby_batch_last(batch);
         fby_batch_release(&batch);
+        if (figures->batches < batches) queue_look(client, figures);
         pace(figures, arguments->rate, started);
     }
     figures->wall_s = (double)(fby_now_ns() - started) * 1e-9;
@@ -287,7 +324,7 @@ int fby_command_run(int count, char **values)
     static const struct argp argp = {options, option_take, "SPEC", "Take a task's batches as a trainer would, and say where the time went.", NULL, NULL, NULL};
     run_arguments arguments = {0};
     if (fby_arguments_parse(&argp, "run", count, values, &arguments)) return FBY_EXIT_USAGE;
-    struct sigaction action = {.sa_handler = stop_note};
+    struct sigaction action = {.sa_handler = stop_note, .sa_flags = (int)SA_RESETHAND}; /* the second one ends it at once */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 
@@ -303,31 +340,38 @@ int fby_command_run(int count, char **values)
     open.spec_path = arguments.spec;
     open.progress = index_progress;
     open.user = &progress;
+    run_figures figures = {0};
+    json_t *before = NULL, *opened = NULL, *after = NULL;
     int status = fby_connect(&client, &connect, &error);
-    if (!status) status = fby_task_open(&task, client, &open, &error);
+    if (status) goto out;
+    before = status_get(client);
+    uint64_t opening = fby_now_ns();
+    status = fby_task_open(&task, client, &open, &error);
+    progress.started_ns = fby_now_ns();
+    figures.opening_s = (double)(progress.started_ns - opening) * 1e-9;
     if (progress.tty && !progress.quiet) fprintf(stderr, "\r\033[K");
     if (status) goto out;
+    opened = status_get(client);
 
     fby_task_info info = {.size = sizeof info};
     fby_task_info_get(task, &info);
     uint64_t epochs = arguments.epochs ? arguments.epochs : info.epochs ? info.epochs : 1;
     uint64_t batches = arguments.batches ? arguments.batches : epochs * info.batches;
     progress.expected = arguments.batches ? batches * info.batch : epochs * info.samples;
-    progress.started_ns = fby_now_ns();
 
-    run_figures figures = {0};
-    json_t *before = status_get(client);
     double cpu_before = own_cpu_s();
-    status = batches_take(task, &arguments, batches, &figures, &progress, &error);
+    status = batches_take(client, task, &arguments, batches, &figures, &progress, &error);
     figures.client_cpu_s = own_cpu_s() - cpu_before;
-    json_t *after = status_get(client);
-    if (after) {
+    after = status_get(client);
+    if (before && opened && after) {
+        /* Work begins as soon as the task is open: it counts from before that, less what opening itself took. */
         server_count(&figures, after, 1);
-        if (before) server_count(&figures, before, -1);
+        server_count(&figures, before, -1);
+        double opening_cpu = rest_cpu_s(opened) - rest_cpu_s(before);
+        figures.opening_cpu_s = opening_cpu > 0 ? opening_cpu : 0;
+        figures.server_cpu_s -= figures.opening_cpu_s;
         task_count(&figures, after);
     }
-    json_decref(before);
-    json_decref(after);
     progress_show(&progress, &figures, true);
     if (status) goto out;
     if (arguments.json)
@@ -335,7 +379,12 @@ int fby_command_run(int count, char **values)
     else
         summary_print(&figures, &arguments);
 out:
+    json_decref(before);
+    json_decref(opened);
+    json_decref(after);
     fby_task_close(&task);
     fby_disconnect(&client);
-    return status ? fby_complain(&error) : stopped ? 128 + SIGINT : 0;
+    if (stopped && status == FBY_EINTR) fputs("forebay: stopped before the first batch\n", stderr);
+    if (stopped && (!status || status == FBY_EINTR)) return 128 + stopped;
+    return status ? fby_complain(&error) : 0;
 }

@@ -22,8 +22,21 @@ static const struct argp_option options[] = {
     {"cache", OPTION_CACHE, "FOLDER", 0, "keep indexes here (default: $XDG_CACHE_HOME/forebay)", 0},
     {"embedded", OPTION_EMBEDDED, NULL, OPTION_HIDDEN, "", 0},
     {"ready-fd", OPTION_READY, "N", OPTION_HIDDEN, "", 0},
-    {"linger", OPTION_LINGER, "SECONDS", 0, "embedded: end this long after the last client (default: 10)", 0},
+    {"linger", OPTION_LINGER, "SECONDS", OPTION_HIDDEN, "", 0},
     {0}};
+
+static bool reader_parse(const char *text, fby_reader_kind *out)
+{
+    if (!strcmp(text, "auto"))
+        *out = FBY_READER_AUTO;
+    else if (!strcmp(text, "uring"))
+        *out = FBY_READER_URING;
+    else if (!strcmp(text, "pread"))
+        *out = FBY_READER_PREAD;
+    else
+        return false;
+    return true;
+}
 
 static error_t option_take(int key, char *value, struct argp_state *state)
 {
@@ -40,14 +53,7 @@ static error_t option_take(int key, char *value, struct argp_state *state)
         server->workers = (uint32_t)number;
         return 0;
     case OPTION_READER:
-        if (!strcmp(value, "auto"))
-            server->reader.kind = FBY_READER_AUTO;
-        else if (!strcmp(value, "uring"))
-            server->reader.kind = FBY_READER_URING;
-        else if (!strcmp(value, "pread"))
-            server->reader.kind = FBY_READER_PREAD;
-        else
-            argp_error(state, "--reader %s: expected auto, uring or pread", value);
+        if (!reader_parse(value, &server->reader.kind)) argp_error(state, "--reader %s: expected auto, uring or pread", value);
         return 0;
     case OPTION_DEPTH:
         if (!fby_count_parse(value, 1024, &number) || !number) argp_error(state, "--depth %s: expected 1 to 1024", value);
@@ -68,6 +74,28 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     }
 }
 
+static const char *environment_get(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* Settings that the environment gives, for embedded servers above all: the library writes their command line. The command line goes first. */
+static int environment_take(fby_server_options *server, fby_error *error)
+{
+    const char *memory = environment_get("FOREBAY_MEMORY"), *workers = environment_get("FOREBAY_WORKERS"), *reader = environment_get("FOREBAY_READER");
+    uint64_t number = 0;
+    if (memory && !server->memory && (!fby_size_parse(memory, &server->memory) || !server->memory))
+        return fby_fail(error, FBY_EINVAL, "FOREBAY_MEMORY=%s: expected a size such as 8GiB", memory);
+    if (workers && !server->workers) {
+        if (!fby_count_parse(workers, 1024, &number) || !number) return fby_fail(error, FBY_EINVAL, "FOREBAY_WORKERS=%s: expected 1 to 1024", workers);
+        server->workers = (uint32_t)number;
+    }
+    if (reader && server->reader.kind == FBY_READER_AUTO && !reader_parse(reader, &server->reader.kind))
+        return fby_fail(error, FBY_EINVAL, "FOREBAY_READER=%s: expected auto, uring or pread", reader);
+    return 0;
+}
+
 static void line_log(void *user, const char *line)
 {
     (void)user;
@@ -83,26 +111,8 @@ int fby_command_serve(int count, char **values)
     static const struct argp argp = {options, option_take, "", "Serve the tasks of this user until SIGTERM or SIGINT.", NULL, NULL, NULL};
     serve_arguments arguments = {.server = {.ready_fd = -1, .log = line_log}};
     if (fby_arguments_parse(&argp, "serve", count, values, &arguments)) return FBY_EXIT_USAGE;
-    /* Settings that the environment may give to embedded servers, whose command line the library writes. */
-    const char *memory = getenv("FOREBAY_MEMORY"), *workers = getenv("FOREBAY_WORKERS"), *reader = getenv("FOREBAY_READER");
     fby_error error = FBY_ERROR_INIT;
-    uint64_t number;
-    if (memory && !arguments.server.memory && !fby_size_parse(memory, &arguments.server.memory))
-        fby_fail(&error, FBY_EINVAL, "FOREBAY_MEMORY=%s: expected a size such as 8GiB", memory);
-    if (workers && !arguments.server.workers) {
-        if (fby_count_parse(workers, 1024, &number) && number)
-            arguments.server.workers = (uint32_t)number;
-        else
-            fby_fail(&error, FBY_EINVAL, "FOREBAY_WORKERS=%s: expected 1 to 1024", workers);
-    }
-    if (reader && arguments.server.reader.kind == FBY_READER_AUTO) {
-        if (!strcmp(reader, "uring"))
-            arguments.server.reader.kind = FBY_READER_URING;
-        else if (!strcmp(reader, "pread"))
-            arguments.server.reader.kind = FBY_READER_PREAD;
-        else if (strcmp(reader, "auto"))
-            fby_fail(&error, FBY_EINVAL, "FOREBAY_READER=%s: expected auto, uring or pread", reader);
-    }
+    environment_take(&arguments.server, &error);
     char path[PATH_MAX];
     if (!error.code && !arguments.server.socket && !fby_paths_socket(path, &error)) arguments.server.socket = path;
     if (error.code && arguments.server.ready_fd >= 0 && write(arguments.server.ready_fd, error.text, strlen(error.text)) < 0)

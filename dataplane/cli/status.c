@@ -70,7 +70,7 @@ static void status_print(const json_t *status)
     printf("forebay %s, process %.0f, %s server at %s, up %.0f s\n", text(status, "version"), number(status, "pid"),
            json_is_true(json_object_get(status, "embedded")) ? "embedded" : "standalone", text(status, "socket"), number(status, "uptime_s"));
     printf("  memory     %s of %s\n", fby_size_text(used, number(memory, "used")), fby_size_text(limit, number(memory, "limit")));
-    printf("  threads    %.0f workers on %.0f CPUs, %.0f readers (%s)\n", number(engine, "workers"), number(status, "cpus"), number(engine, "readers"),
+    printf("  threads    workers: %.0f on %.0f CPUs; readers: %.0f (%s)\n", number(engine, "workers"), number(status, "cpus"), number(engine, "readers"),
            text(engine, "reader"));
     if (number(engine, "abandoned_workers") > 0)
         printf("             %.0f workers abandoned inside a decoder that doesn't return\n", number(engine, "abandoned_workers"));
