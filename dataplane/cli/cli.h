@@ -16,7 +16,8 @@ int fby_command_status(int count, char **arguments);
 int fby_command_doctor(int count, char **arguments);
 
 /* Parses with argp under the name "forebay COMMAND". */
-int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments, void *input);
+int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments,
+                        void *input);
 
 /* "512MiB", "40GiB", "1000000": bytes. False where it isn't a size. */
 bool fby_size_parse(const char *text, uint64_t *out);

@@ -22,15 +22,21 @@ typedef struct doctor_arguments {
     bool json;
 } doctor_arguments;
 
-static const struct argp_option options[] = {{"json", OPTION_JSON, NULL, 0, "print the findings as JSON", 0}, {0}};
+static const struct argp_option options[] = {{"json", OPTION_JSON, NULL, 0, "print the findings as JSON", 0},
+                                             {0}};
 
 static error_t option_take(int key, char *value, struct argp_state *state)
 {
     doctor_arguments *arguments = state->input;
     switch (key) {
-    case OPTION_JSON: arguments->json = true; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "doctor takes no argument, got %s", value); return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "doctor takes no argument, got %s", value);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -59,14 +65,18 @@ static void cpus_look(doctor_finding *finding)
 {
     fby_cpus cpus;
     fby_cpus_of_process(&cpus);
-    uint32_t quota = fby_grant_quota("/"), threads = fby_grant_threads(&cpus, quota), count = fby_cpus_count(&cpus);
+    uint32_t quota = fby_grant_quota("/"), threads = fby_grant_threads(&cpus, quota),
+             count = fby_cpus_count(&cpus);
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     char limit[64] = "no cgroup quota";
     if (quota) snprintf(limit, sizeof limit, "a cgroup quota of %.2f", quota / 1000.0);
-    snprintf(finding->what, TEXT, "%u of %ld CPUs by affinity, %s: %u workers", count, online, limit, threads);
+    snprintf(finding->what, TEXT, "%u of %ld CPUs by affinity, %s: %u workers", count, online, limit,
+             threads);
     if ((long)threads >= online) return;
     finding->verdict = FAIR;
-    snprintf(finding->advice, TEXT, "give the launcher more CPUs (taskset, --cpus-per-task, cpu.max) where decoding is the bottleneck");
+    snprintf(
+        finding->advice, TEXT,
+        "give the launcher more CPUs (taskset, --cpus-per-task, cpu.max) where decoding is the bottleneck");
 }
 
 static void simd_look(doctor_finding *finding)
@@ -75,7 +85,8 @@ static void simd_look(doctor_finding *finding)
     snprintf(finding->what, TEXT, "%s kernels", fby_tier_name(tier));
     if (tier != FBY_TIER_C) return;
     finding->verdict = FAIR;
-    snprintf(finding->advice, TEXT, "a CPU with AVX2 resizes several times faster (FOREBAY_TIER may have lowered it)");
+    snprintf(finding->advice, TEXT,
+             "a CPU with AVX2 resizes several times faster (FOREBAY_TIER may have lowered it)");
 }
 
 static void numa_look(doctor_finding *finding)
@@ -87,7 +98,8 @@ static void numa_look(doctor_finding *finding)
         snprintf(finding->what, TEXT, "unknown: %.300s", error.text);
         return;
     }
-    snprintf(finding->what, TEXT, "%u NUMA node%s", fby_topology_nodes(topology), fby_topology_nodes(topology) == 1 ? "" : "s");
+    snprintf(finding->what, TEXT, "%u NUMA node%s", fby_topology_nodes(topology),
+             fby_topology_nodes(topology) == 1 ? "" : "s");
     fby_topology_free(&topology);
 }
 
@@ -95,11 +107,12 @@ static void memory_look(doctor_finding *finding)
 {
     char all[32], half[32];
     uint64_t granted = fby_grant_memory("/");
-    snprintf(finding->what, TEXT, "%s granted; a server uses up to %s unless --memory says otherwise", fby_size_text(all, (double)granted),
-             fby_size_text(half, (double)granted / 2));
+    snprintf(finding->what, TEXT, "%s granted; a server uses up to %s unless --memory says otherwise",
+             fby_size_text(all, (double)granted), fby_size_text(half, (double)granted / 2));
     if (granted >= 1ull << 30) return;
     finding->verdict = FAIR;
-    snprintf(finding->advice, TEXT, "large batches need more: a batch of 64 pictures of 224 x 224 in f32 is 37 MiB");
+    snprintf(finding->advice, TEXT,
+             "large batches need more: a batch of 64 pictures of 224 x 224 in f32 is 37 MiB");
 }
 
 static void shared_memory_look(doctor_finding *finding)
@@ -112,7 +125,8 @@ static void shared_memory_look(doctor_finding *finding)
     snprintf(finding->what, TEXT, status ? "%.300s" : "sealed memfds", error.text);
     if (!status) return;
     finding->verdict = BAD;
-    snprintf(finding->advice, TEXT, "Forebay needs memfd_create with F_SEAL_FUTURE_WRITE (Linux 5.1) and free memory");
+    snprintf(finding->advice, TEXT,
+             "Forebay needs memfd_create with F_SEAL_FUTURE_WRITE (Linux 5.1) and free memory");
 }
 
 static void memlock_look(doctor_finding *finding)
@@ -126,7 +140,9 @@ static void memlock_look(doctor_finding *finding)
         snprintf(finding->what, TEXT, "%s", fby_size_text(size, (double)limit.rlim_cur));
     if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= 64 << 20 || geteuid() == 0) return;
     finding->verdict = FAIR;
-    snprintf(finding->advice, TEXT, "`ulimit -l` could be raised (limits.conf, LimitMEMLOCK=): pinned memory and large io_urings need it");
+    snprintf(finding->advice, TEXT,
+             "`ulimit -l` could be raised (limits.conf, LimitMEMLOCK=): pinned memory and large io_urings "
+             "need it");
 }
 
 static void huge_pages_look(doctor_finding *finding)
@@ -152,14 +168,17 @@ static void uring_look(doctor_finding *finding)
     }
     snprintf(finding->what, TEXT, "refused: %.300s", why);
     finding->verdict = FAIR;
-    snprintf(finding->advice, TEXT, "allow io_uring_setup in the container's seccomp profile and set kernel.io_uring_disabled=0; until then a pool of threads reads");
+    snprintf(finding->advice, TEXT,
+             "allow io_uring_setup in the container's seccomp profile and set kernel.io_uring_disabled=0; "
+             "until then a pool of threads reads");
 }
 
 static void descriptors_look(doctor_finding *finding)
 {
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
-    snprintf(finding->what, TEXT, "%llu descriptors, at most %llu", (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+    snprintf(finding->what, TEXT, "%llu descriptors, at most %llu", (unsigned long long)limit.rlim_cur,
+             (unsigned long long)limit.rlim_max);
     if (limit.rlim_max >= 1024) return;
     finding->verdict = FAIR;
     snprintf(finding->advice, TEXT, "`ulimit -Hn 4096` or more lets a server hold many tasks");
@@ -176,7 +195,8 @@ static void cuda_look(doctor_finding *finding)
     int number = 0;
     *(void **)&version = dlsym(library, "cuDriverGetVersion");
     if (version && version(&number) == 0)
-        snprintf(finding->what, TEXT, "driver for CUDA %d.%d; this version doesn't pin memory for it", number / 1000, number % 1000 / 10);
+        snprintf(finding->what, TEXT, "driver for CUDA %d.%d; this version doesn't pin memory for it",
+                 number / 1000, number % 1000 / 10);
     else
         snprintf(finding->what, TEXT, "a driver that doesn't tell its version");
     dlclose(library);
@@ -198,14 +218,17 @@ static void socket_look(doctor_finding *finding)
 static const struct {
     const char *name;
     void (*look)(doctor_finding *finding);
-} looks[] = {{"kernel", kernel_look},           {"CPUs", cpus_look},         {"SIMD", simd_look},
-             {"NUMA", numa_look},               {"memory", memory_look},     {"shared memory", shared_memory_look},
-             {"memlock", memlock_look},         {"huge pages", huge_pages_look}, {"io_uring", uring_look},
-             {"descriptors", descriptors_look}, {"CUDA", cuda_look},         {"socket folder", socket_look}};
+} looks[] = {{"kernel", kernel_look},   {"CPUs", cpus_look},
+             {"SIMD", simd_look},       {"NUMA", numa_look},
+             {"memory", memory_look},   {"shared memory", shared_memory_look},
+             {"memlock", memlock_look}, {"huge pages", huge_pages_look},
+             {"io_uring", uring_look},  {"descriptors", descriptors_look},
+             {"CUDA", cuda_look},       {"socket folder", socket_look}};
 
 int fby_command_doctor(int count, char **values)
 {
-    static const struct argp argp = {options, option_take, "", "Say what this machine grants, and what to change.", NULL, NULL, NULL};
+    static const struct argp argp = {
+        options, option_take, "", "Say what this machine grants, and what to change.", NULL, NULL, NULL};
     static const char *const verdicts[] = {"good", "fair", "bad"};
     doctor_arguments arguments = {0};
     if (fby_arguments_parse(&argp, "doctor", count, values, &arguments)) return FBY_EXIT_USAGE;

@@ -18,7 +18,8 @@ static const struct {
 static void usage(FILE *to)
 {
     fputs("usage: forebay COMMAND [OPTION...] [SPEC...]\n\n", to);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].about);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].about);
     fputs("\n`forebay COMMAND --help` tells a command's options; `forebay --version` the version.\n", to);
 }
 
@@ -46,7 +47,8 @@ int main(int count, char **arguments)
     /* A full disk, say: whoever reads the output must not take a part for the whole. */
     errno = 0;
     if ((fflush(stdout) || ferror(stdout)) && !status) {
-        fprintf(stderr, "forebay: can't write to the standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+        fprintf(stderr, "forebay: can't write to the standard output: %s\n",
+                errno ? strerror(errno) : "an earlier write failed");
         return FBY_EXIT_FAILED;
     }
     return status;

@@ -1,4 +1,5 @@
-/* Shows what a spec would do: its stages, their keys, what comes out, what memory it takes, and, measured on a few of its samples, what a sample costs. */
+/* Shows what a spec would do: its stages, their keys, what comes out, what memory it takes, and, measured on
+ * a few of its samples, what a sample costs. */
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -27,10 +28,15 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     plan_arguments *arguments = state->input;
     switch (key) {
     case OPTION_SAMPLES:
-        if (!fby_count_parse(value, 1000000, &arguments->samples)) argp_error(state, "--samples %s: expected a whole number", value);
+        if (!fby_count_parse(value, 1000000, &arguments->samples))
+            argp_error(state, "--samples %s: expected a whole number", value);
         return 0;
-    case OPTION_JSON: arguments->json = true; return 0;
-    case OPTION_CACHE: arguments->cache = value; return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case OPTION_CACHE:
+        arguments->cache = value;
+        return 0;
     case ARGP_KEY_ARG:
         if (arguments->spec) argp_error(state, "one SPEC is expected, got another: %s", value);
         arguments->spec = value;
@@ -38,7 +44,8 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     case ARGP_KEY_END:
         if (!arguments->spec) argp_error(state, "a SPEC file is expected");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -50,7 +57,8 @@ typedef struct plan_costs {
 static uint8_t *file_read(const fby_dataset *dataset, uint64_t id, uint64_t *length)
 {
     uint64_t size = fby_dataset_size(dataset, id);
-    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id),
+                    O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     uint8_t *bytes = fd >= 0 ? calloc(1, size + READ_PADDING) : NULL;
     uint64_t have = 0;
     while (bytes && have < size) {
@@ -64,7 +72,8 @@ static uint8_t *file_read(const fby_dataset *dataset, uint64_t id, uint64_t *len
 }
 
 /* Runs evenly spaced samples through the plan, on this thread. */
-static int costs_measure(plan_costs *out, const fby_plan *plan, const fby_dataset *dataset, uint64_t samples, fby_error *error)
+static int costs_measure(plan_costs *out, const fby_plan *plan, const fby_dataset *dataset, uint64_t samples,
+                         fby_error *error)
 {
     *out = (plan_costs){0};
     fby_scratch *scratch = NULL;
@@ -78,7 +87,8 @@ static int costs_measure(plan_costs *out, const fby_plan *plan, const fby_datase
     for (uint64_t i = 0; i < samples; i++) {
         uint64_t id = i * count / samples, length = 0;
         uint8_t *bytes = file_read(dataset, id, &length);
-        fby_work work = {.bytes = bytes, .length = length, .id = id, .branches = 1, .out = (void *const[]){block}};
+        fby_work work = {
+            .bytes = bytes, .length = length, .id = id, .branches = 1, .out = (void *const[]){block}};
         fby_failure failure;
         if (!bytes || fby_plan_run(plan, scratch, &work, &failure)) out->bad++;
         out->samples++;
@@ -100,11 +110,16 @@ static int costs_measure(plan_costs *out, const fby_plan *plan, const fby_datase
 static const char *dtype_name(uint32_t dtype)
 {
     switch (dtype) {
-    case FBY_U8: return "u8";
-    case FBY_U16: return "u16";
-    case FBY_F16: return "f16";
-    case FBY_BF16: return "bf16";
-    default: return "f32";
+    case FBY_U8:
+        return "u8";
+    case FBY_U16:
+        return "u16";
+    case FBY_F16:
+        return "f16";
+    case FBY_BF16:
+        return "bf16";
+    default:
+        return "f32";
     }
 }
 
@@ -115,19 +130,22 @@ static void shape_text(char *out, size_t bytes, const fby_branch_info *branch)
         length += (size_t)snprintf(out + length, bytes - length, i ? " x %u" : "%u", branch->shape[i]);
 }
 
-static void plan_print(const fby_spec *spec, const fby_dataset *dataset, const fby_plan *plan, const plan_costs *costs)
+static void plan_print(const fby_spec *spec, const fby_dataset *dataset, const fby_plan *plan,
+                       const plan_costs *costs)
 {
     static const char *const orders[] = {"shared", "strict", "sequential"};
     fby_branch_info branch = fby_plan_branch(plan, 0);
     char shape[128], size[32];
     shape_text(shape, sizeof shape, &branch);
     uint64_t count = fby_dataset_count(dataset);
-    uint64_t batches = spec->drop_last ? count / spec->batch_size : (count + spec->batch_size - 1) / spec->batch_size;
+    uint64_t batches =
+        spec->drop_last ? count / spec->batch_size : (count + spec->batch_size - 1) / spec->batch_size;
     printf("%s\n", spec->name);
-    printf("  data set   %s: %llu samples, %u classes, the largest file %s\n", fby_dataset_root(dataset), (unsigned long long)count,
-           fby_dataset_classes(dataset), fby_size_text(size, (double)fby_dataset_largest(dataset)));
-    printf("  order      %s, seed %llu; %llu batches of %u an epoch\n", orders[spec->order], (unsigned long long)spec->seed, (unsigned long long)batches,
-           spec->batch_size);
+    printf("  data set   %s: %llu samples, %u classes, the largest file %s\n", fby_dataset_root(dataset),
+           (unsigned long long)count, fby_dataset_classes(dataset),
+           fby_size_text(size, (double)fby_dataset_largest(dataset)));
+    printf("  order      %s, seed %llu; %llu batches of %u an epoch\n", orders[spec->order],
+           (unsigned long long)spec->seed, (unsigned long long)batches, spec->batch_size);
     printf("  a sample   %s, %s\n", shape, fby_size_text(size, (double)branch.sample_bytes));
     printf("  window     %u batches: about %s of shared memory\n", spec->window,
            fby_size_text(size, (double)(spec->window + 1) * spec->batch_size * (double)branch.sample_bytes));
@@ -135,26 +153,33 @@ static void plan_print(const fby_spec *spec, const fby_dataset *dataset, const f
     for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
         fby_stage_info stage;
         fby_plan_stage(plan, i, &stage);
-        printf("    %016llx  %*s%s%s%s%s\n", (unsigned long long)stage.key.high, (int)(2 * i), "", stage.op, *stage.params ? " " : "", stage.params,
-               stage.random ? "  (random)" : "");
+        printf("    %016llx  %*s%s%s%s%s\n", (unsigned long long)stage.key.high, (int)(2 * i), "", stage.op,
+               *stage.params ? " " : "", stage.params, stage.random ? "  (random)" : "");
     }
     if (!costs->samples) return;
-    printf("  cost       %.0f us a sample on one core: decoding %.0f, resizing and converting %.0f (measured on %llu samples, mean file %s)\n",
-           costs->decode_us + costs->transform_us, costs->decode_us, costs->transform_us, (unsigned long long)costs->samples,
+    printf("  cost       %.0f us a sample on one core: decoding %.0f, resizing and converting %.0f (measured "
+           "on %llu samples, mean file %s)\n",
+           costs->decode_us + costs->transform_us, costs->decode_us, costs->transform_us,
+           (unsigned long long)costs->samples,
            fby_size_text(size, (double)costs->bytes / (double)costs->samples));
-    if (costs->bad) printf("             %llu of them are bad: `forebay run` names them\n", (unsigned long long)costs->bad);
+    if (costs->bad)
+        printf("             %llu of them are bad: `forebay run` names them\n",
+               (unsigned long long)costs->bad);
 }
 
-static void plan_json(const fby_spec *spec, const fby_dataset *dataset, const fby_plan *plan, const plan_costs *costs)
+static void plan_json(const fby_spec *spec, const fby_dataset *dataset, const fby_plan *plan,
+                      const plan_costs *costs)
 {
     fby_branch_info branch = fby_plan_branch(plan, 0);
     json_t *document = json_object(), *stages = json_array(), *shape = json_array();
-    for (uint32_t i = 0; i < branch.dimensions; i++) json_array_append_new(shape, json_integer(branch.shape[i]));
+    for (uint32_t i = 0; i < branch.dimensions; i++)
+        json_array_append_new(shape, json_integer(branch.shape[i]));
     for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
         fby_stage_info stage;
         fby_plan_stage(plan, i, &stage);
         char key[40];
-        snprintf(key, sizeof key, "%016llx%016llx", (unsigned long long)stage.key.high, (unsigned long long)stage.key.low);
+        snprintf(key, sizeof key, "%016llx%016llx", (unsigned long long)stage.key.high,
+                 (unsigned long long)stage.key.low);
         json_t *entry = json_object();
         json_object_set_new(entry, "key", json_string(key));
         json_object_set_new(entry, "parent", json_integer(stage.parent));
@@ -183,7 +208,8 @@ static void plan_json(const fby_spec *spec, const fby_dataset *dataset, const fb
 
 int fby_command_plan(int count, char **values)
 {
-    static const struct argp argp = {options, option_take, "SPEC", "Show what a spec would do, before it runs.", NULL, NULL, NULL};
+    static const struct argp argp = {
+        options, option_take, "SPEC", "Show what a spec would do, before it runs.", NULL, NULL, NULL};
     plan_arguments arguments = {.samples = 32};
     if (fby_arguments_parse(&argp, "plan", count, values, &arguments)) return FBY_EXIT_USAGE;
     fby_error error = FBY_ERROR_INIT;
@@ -193,11 +219,17 @@ int fby_command_plan(int count, char **values)
     plan_costs costs = {0};
     int status = fby_spec_load(&spec, arguments.spec, &error);
     if (!status) {
-        fby_dataset_options open = {.kind = spec->dataset_kind, .path = spec->dataset_path, .allow_empty = spec->allow_empty, .cache = arguments.cache};
+        fby_dataset_options open = {.kind = spec->dataset_kind,
+                                    .path = spec->dataset_path,
+                                    .allow_empty = spec->allow_empty,
+                                    .cache = arguments.cache};
         status = fby_dataset_open(&dataset, &open, &error);
     }
-    if (!status) status = fby_plan_create(&plan, (const fby_spec *const[]){spec}, 1, fby_dataset_fingerprint(dataset), &error);
-    if (!status && arguments.samples) status = costs_measure(&costs, plan, dataset, arguments.samples, &error);
+    if (!status)
+        status = fby_plan_create(&plan, (const fby_spec *const[]){spec}, 1, fby_dataset_fingerprint(dataset),
+                                 &error);
+    if (!status && arguments.samples)
+        status = costs_measure(&costs, plan, dataset, arguments.samples, &error);
     if (!status && arguments.json) plan_json(spec, dataset, plan, &costs);
     if (!status && !arguments.json) plan_print(spec, dataset, plan, &costs);
     fby_plan_destroy(&plan);

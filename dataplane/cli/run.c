@@ -1,5 +1,5 @@
-/* The main job without a trainer: takes batches as fast as they come (or at a rate), reads one byte of every sample, and says where the time
- * went. */
+/* The main job without a trainer: takes batches as fast as they come (or at a rate), reads one byte of every
+ * sample, and says where the time went. */
 #include <forebay/forebay.h>
 #include <jansson.h>
 #include <signal.h>
@@ -37,19 +37,30 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     char *end;
     switch (key) {
     case 'e':
-        if (!fby_count_parse(value, UINT32_MAX, &arguments->epochs) || !arguments->epochs) argp_error(state, "--epochs %s: expected a whole number above 0", value);
+        if (!fby_count_parse(value, UINT32_MAX, &arguments->epochs) || !arguments->epochs)
+            argp_error(state, "--epochs %s: expected a whole number above 0", value);
         return 0;
     case OPTION_BATCHES:
-        if (!fby_count_parse(value, UINT32_MAX, &arguments->batches) || !arguments->batches) argp_error(state, "--batches %s: expected a whole number above 0", value);
+        if (!fby_count_parse(value, UINT32_MAX, &arguments->batches) || !arguments->batches)
+            argp_error(state, "--batches %s: expected a whole number above 0", value);
         return 0;
     case OPTION_RATE:
         arguments->rate = strtod(value, &end);
-        if (*end || !(arguments->rate > 0) || arguments->rate > 1e9) argp_error(state, "--rate %s: expected samples a second", value);
+        if (*end || !(arguments->rate > 0) || arguments->rate > 1e9)
+            argp_error(state, "--rate %s: expected samples a second", value);
         return 0;
-    case OPTION_JSON: arguments->json = true; return 0;
-    case 'q': arguments->quiet = true; return 0;
-    case 's': arguments->socket = value; return 0;
-    case OPTION_EMBEDDED: arguments->embedded = true; return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case 'q':
+        arguments->quiet = true;
+        return 0;
+    case 's':
+        arguments->socket = value;
+        return 0;
+    case OPTION_EMBEDDED:
+        arguments->embedded = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (arguments->spec) argp_error(state, "one SPEC is expected, got another: %s", value);
         arguments->spec = value;
@@ -57,7 +68,8 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     case ARGP_KEY_END:
         if (!arguments->spec) argp_error(state, "a SPEC file is expected");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -68,16 +80,19 @@ static void stop_note(int number)
     stopped = number;
 }
 
-/* --- figures ------------------------------------------------------------------------------------------------------- */
+/* --- figures
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* The server's are of all its tasks, and count what it prepared ahead: they are divided by the samples that it worked on. */
+/* The server's are of all its tasks, and count what it prepared ahead: they are divided by the samples that
+ * it worked on. */
 typedef struct run_figures {
     uint64_t samples, batches, epochs;
     double wall_s, wait_s, first_s, opening_s, opening_cpu_s;
     double client_cpu_s, server_cpu_s, decode_s, transform_s, read_cpu_s, worker_cpu_s, conductor_cpu_s;
     double worked_samples, megabytes, workers;
     uint64_t bad, substituted, byte_sum;
-    uint64_t looks, looks_queued, looked_ns; /* at the server, while waiting for a batch: samples waited for a worker */
+    uint64_t looks, looks_queued,
+        looked_ns; /* at the server, while waiting for a batch: samples waited for a worker */
 } run_figures;
 
 static double number_of(const json_t *object, const char *outer, const char *inner)
@@ -121,18 +136,21 @@ static double own_cpu_s(void)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Seconds of CPU for 1000 samples: of the server for those it worked on, of this process for those it took. */
+/* Seconds of CPU for 1000 samples: of the server for those it worked on, of this process for those it took.
+ */
 static double cpu_per_1000(const run_figures *figures)
 {
     if (!figures->samples || figures->worked_samples <= 0) return 0;
-    return 1000 * (figures->server_cpu_s / figures->worked_samples + figures->client_cpu_s / (double)figures->samples);
+    return 1000 * (figures->server_cpu_s / figures->worked_samples +
+                   figures->client_cpu_s / (double)figures->samples);
 }
 
-/* What held the samples back: the taker where its rate was held, or where it hardly waited; the workers where what was read waited for
- * them, or where they had all the CPU time there was; else reading. */
+/* What held the samples back: the taker where its rate was held, or where it hardly waited; the workers where
+ * what was read waited for them, or where they had all the CPU time there was; else reading. */
 static const char *bottleneck(const run_figures *figures, double rate)
 {
     if (rate > 0 && (double)figures->samples >= 0.95 * rate * figures->wall_s) return "the taker (--rate)";
@@ -143,7 +161,8 @@ static const char *bottleneck(const run_figures *figures, double rate)
     return figures->decode_s >= figures->transform_s ? "decoding" : "transforming";
 }
 
-static void summary_json(const run_figures *figures, const run_arguments *arguments, const fby_task_info *info)
+static void summary_json(const run_figures *figures, const run_arguments *arguments,
+                         const fby_task_info *info)
 {
     json_t *summary = json_object();
     double cpu = figures->client_cpu_s + figures->server_cpu_s;
@@ -152,7 +171,8 @@ static void summary_json(const run_figures *figures, const run_arguments *argume
     json_object_set_new(summary, "epochs", json_integer((json_int_t)figures->epochs));
     json_object_set_new(summary, "wall_s", json_real(figures->wall_s));
     json_object_set_new(summary, "first_batch_s", json_real(figures->first_s));
-    json_object_set_new(summary, "samples_per_s", json_real(figures->wall_s > 0 ? (double)figures->samples / figures->wall_s : 0));
+    json_object_set_new(summary, "samples_per_s",
+                        json_real(figures->wall_s > 0 ? (double)figures->samples / figures->wall_s : 0));
     json_object_set_new(summary, "opening_s", json_real(figures->opening_s));
     json_object_set_new(summary, "opening_cpu_s", json_real(figures->opening_cpu_s));
     json_object_set_new(summary, "cpu_s", json_real(cpu));
@@ -180,7 +200,10 @@ static void part_print(const char *name, double seconds, double all)
 {
     if (all <= 0) return;
     int width = (int)(seconds / all * 40 + 0.5);
-    printf("  %-22s %8.2f s  %3.0f%%  %.*s\n", name, seconds, 100 * seconds / all, width < 0 ? 0 : width > 40 ? 40 : width,
+    printf("  %-22s %8.2f s  %3.0f%%  %.*s\n", name, seconds, 100 * seconds / all,
+           width < 0    ? 0
+           : width > 40 ? 40
+                        : width,
            "########################################");
 }
 
@@ -188,27 +211,33 @@ static void summary_print(const run_figures *figures, const run_arguments *argum
 {
     double cpu = figures->client_cpu_s + figures->server_cpu_s, samples = (double)figures->samples;
     char size[32];
-    printf("\n%s: %llu samples in %llu batches, %llu epoch%s, %.2f s\n", stopped ? "Stopped early" : "Done", (unsigned long long)figures->samples,
-           (unsigned long long)figures->batches, (unsigned long long)figures->epochs, figures->epochs == 1 ? "" : "s", figures->wall_s);
+    printf("\n%s: %llu samples in %llu batches, %llu epoch%s, %.2f s\n", stopped ? "Stopped early" : "Done",
+           (unsigned long long)figures->samples, (unsigned long long)figures->batches,
+           (unsigned long long)figures->epochs, figures->epochs == 1 ? "" : "s", figures->wall_s);
     if (!figures->samples) return;
-    printf("  %.0f samples/s; opening took %.2f s, the first batch came %.2f s later\n", samples / figures->wall_s, figures->opening_s, figures->first_s);
-    printf("  %.2f CPU-seconds per 1000 samples, %s read from files\n", cpu_per_1000(figures), fby_size_text(size, figures->megabytes * 1e6));
+    printf("  %.0f samples/s; opening took %.2f s, the first batch came %.2f s later\n",
+           samples / figures->wall_s, figures->opening_s, figures->first_s);
+    printf("  %.2f CPU-seconds per 1000 samples, %s read from files\n", cpu_per_1000(figures),
+           fby_size_text(size, figures->megabytes * 1e6));
     if (figures->bad)
-        printf("  %llu bad samples, %llu replaced: `forebay status` and the server's log name them\n", (unsigned long long)figures->bad,
-               (unsigned long long)figures->substituted);
+        printf("  %llu bad samples, %llu replaced: `forebay status` and the server's log name them\n",
+               (unsigned long long)figures->bad, (unsigned long long)figures->substituted);
     printf("Where the CPU time went (%.2f s on %.0f workers):\n", cpu, figures->workers);
     part_print("decoding", figures->decode_s, cpu);
     part_print("resizing, converting", figures->transform_s, cpu);
     part_print("reading files", figures->read_cpu_s, cpu);
     part_print("conductor", figures->conductor_cpu_s, cpu);
     part_print("taking batches", figures->client_cpu_s, cpu);
-    double rest = cpu - figures->decode_s - figures->transform_s - figures->read_cpu_s - figures->conductor_cpu_s - figures->client_cpu_s;
+    double rest = cpu - figures->decode_s - figures->transform_s - figures->read_cpu_s -
+                  figures->conductor_cpu_s - figures->client_cpu_s;
     part_print("rest", rest > 0 ? rest : 0, cpu);
-    printf("The bottleneck was %s: this run waited %.0f%% of its time for batches.\n", bottleneck(figures, arguments->rate),
-           100 * figures->wait_s / figures->wall_s);
+    printf("The bottleneck was %s: this run waited %.0f%% of its time for batches.\n",
+           bottleneck(figures, arguments->rate), 100 * figures->wait_s / figures->wall_s);
 }
 
-/* --- progress --------------------------------------------------------------------------------------------------------- */
+/* --- progress
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct run_progress {
     bool tty, quiet;
@@ -221,18 +250,23 @@ static void progress_show(run_progress *progress, const run_figures *figures, bo
     uint64_t pause = progress->tty ? 100000000ull : 2000000000ull;
     if (progress->quiet || (!last && now - progress->last_ns < pause)) return;
     progress->last_ns = now;
-    double elapsed = (double)(now - progress->started_ns) * 1e-9, rate = elapsed > 0 ? (double)figures->samples / elapsed : 0;
+    double elapsed = (double)(now - progress->started_ns) * 1e-9,
+           rate = elapsed > 0 ? (double)figures->samples / elapsed : 0;
     double part = progress->expected ? (double)figures->samples / (double)progress->expected : 0;
     if (part > 1) part = 1;
     if (!progress->tty) {
-        fprintf(stderr, "%llu of %llu samples, %.0f samples/s\n", (unsigned long long)figures->samples, (unsigned long long)progress->expected, rate);
+        fprintf(stderr, "%llu of %llu samples, %.0f samples/s\n", (unsigned long long)figures->samples,
+                (unsigned long long)progress->expected, rate);
         return;
     }
     static const char full[] = "==============================";
     int width = (int)(part * 30);
-    fprintf(stderr, "\r[%.*s%*s] %3.0f%%  %llu samples  %.0f/s  epoch %llu  %.0f s left\033[K", width, full, 30 - width, "", part * 100,
-            (unsigned long long)figures->samples, rate, (unsigned long long)figures->epochs,
-            rate > 0 && progress->expected > figures->samples ? (double)(progress->expected - figures->samples) / rate : 0.0);
+    fprintf(stderr, "\r[%.*s%*s] %3.0f%%  %llu samples  %.0f/s  epoch %llu  %.0f s left\033[K", width, full,
+            30 - width, "", part * 100, (unsigned long long)figures->samples, rate,
+            (unsigned long long)figures->epochs,
+            rate > 0 && progress->expected > figures->samples
+                ? (double)(progress->expected - figures->samples) / rate
+                : 0.0);
     if (last) fputc('\n', stderr);
 }
 
@@ -240,11 +274,14 @@ static bool index_progress(void *user, uint64_t found, uint64_t done)
 {
     const run_progress *progress = user;
     if (progress->tty && !progress->quiet && found)
-        fprintf(stderr, "\rindexing: %llu files found, %llu looked at\033[K", (unsigned long long)found, (unsigned long long)done);
+        fprintf(stderr, "\rindexing: %llu files found, %llu looked at\033[K", (unsigned long long)found,
+                (unsigned long long)done);
     return !stopped;
 }
 
-/* --- the run ------------------------------------------------------------------------------------------------------------- */
+/* --- the run
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 /* Touches every sample, as little as a trainer could. */
 static uint64_t batch_touch(const fby_batch *batch)
@@ -253,7 +290,8 @@ static uint64_t batch_touch(const fby_batch *batch)
     for (uint32_t i = 0; i < fby_batch_extents(batch); i++) {
         fby_tensor piece;
         if (fby_batch_extent(batch, i, &piece, NULL)) continue;
-        for (int64_t k = 0; k < piece.shape[0]; k++) sum += ((const uint8_t *)piece.data)[k * piece.strides[0]];
+        for (int64_t k = 0; k < piece.shape[0]; k++)
+            sum += ((const uint8_t *)piece.data)[k * piece.strides[0]];
     }
     return sum;
 }
@@ -281,8 +319,8 @@ static void queue_look(fby_client *client, run_figures *figures)
     json_decref(status);
 }
 
-static int batches_take(fby_client *client, fby_task *task, const run_arguments *arguments, uint64_t batches, run_figures *figures,
-                        run_progress *progress, fby_error *error)
+static int batches_take(fby_client *client, fby_task *task, const run_arguments *arguments, uint64_t batches,
+                        run_figures *figures, run_progress *progress, fby_error *error)
 {
     uint64_t started = progress->started_ns;
     int status = 0;
@@ -321,10 +359,15 @@ static void task_count(run_figures *figures, const json_t *status)
 
 int fby_command_run(int count, char **values)
 {
-    static const struct argp argp = {options, option_take, "SPEC", "Take a task's batches as a trainer would, and say where the time went.", NULL, NULL, NULL};
+    static const struct argp argp = {
+        options, option_take,
+        "SPEC",  "Take a task's batches as a trainer would, and say where the time went.",
+        NULL,    NULL,
+        NULL};
     run_arguments arguments = {0};
     if (fby_arguments_parse(&argp, "run", count, values, &arguments)) return FBY_EXIT_USAGE;
-    struct sigaction action = {.sa_handler = stop_note, .sa_flags = (int)SA_RESETHAND}; /* the second one ends it at once */
+    struct sigaction action = {.sa_handler = stop_note,
+                               .sa_flags = (int)SA_RESETHAND}; /* the second one ends it at once */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 
@@ -364,7 +407,8 @@ int fby_command_run(int count, char **values)
     figures.client_cpu_s = own_cpu_s() - cpu_before;
     after = status_get(client);
     if (before && opened && after) {
-        /* Work begins as soon as the task is open: it counts from before that, less what opening itself took. */
+        /* Work begins as soon as the task is open: it counts from before that, less what opening itself took.
+         */
         server_count(&figures, after, 1);
         server_count(&figures, before, -1);
         double opening_cpu = rest_cpu_s(opened) - rest_cpu_s(before);

@@ -4,7 +4,8 @@
 
 #include "dataplane/cli/cli.h"
 
-int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments, void *input)
+int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments,
+                        void *input)
 {
     char name[64];
     snprintf(name, sizeof name, "forebay %s", command);
@@ -32,9 +33,20 @@ bool fby_size_parse(const char *text, uint64_t *out)
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"", 1}, {"B", 1}, {"K", 1024}, {"KiB", 1024}, {"M", 1048576}, {"MiB", 1048576},
-                 {"G", 1073741824}, {"GiB", 1073741824}, {"T", 1099511627776}, {"TiB", 1099511627776},
-                 {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"K", 1024},
+                 {"KiB", 1024},
+                 {"M", 1048576},
+                 {"MiB", 1048576},
+                 {"G", 1073741824},
+                 {"GiB", 1073741824},
+                 {"T", 1099511627776},
+                 {"TiB", 1099511627776},
+                 {"kB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12}};
     char *end;
     errno = 0;
     if (*text < '0' || *text > '9') return false;
