@@ -1,0 +1,562 @@
+"""The command line program: what it prints, where, and how it ends."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import conftest
+import pytest
+from PIL import Image
+from processes import DENY_URING, FOREBAY, Probe, Server, hundred, write_spec  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("surroundings")
+COMMANDS = ["run", "serve", "plan", "status", "doctor"]
+MANUAL = conftest.ROOT / "docs" / "man" / "forebay.1"
+SUMMARY = {"samples", "batches", "epochs", "wall_s", "first_batch_s", "samples_per_s", "opening_s", "opening_cpu_s", "cpu_s", "server_cpu_s",
+           "cpu_s_per_1000_samples", "worked_samples", "mb_read", "wait_s", "decode_s", "transform_s", "read_cpu_s", "conductor_cpu_s",
+           "workers", "bottleneck", "bad_samples", "substituted", "batch", "interrupted"}
+
+
+def forebay(*arguments, code=0, environment=None, wrapper=(), **options):
+    """Runs the program to its end; `code` is the exit status that is expected."""
+    done = subprocess.run([*wrapper, FOREBAY, *map(str, arguments)], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **(environment or {})}, **options)
+    assert done.returncode == code, done
+    return done
+
+
+def run_json(*arguments, **options):
+    return json.loads(forebay("run", "--json", "--quiet", *arguments, **options).stdout)
+
+
+def bytes_of(folder):
+    return sum(file.stat().st_size for file in pathlib.Path(folder).rglob("*") if file.is_file())
+
+
+@pytest.fixture(scope="module")
+def server(surroundings, tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """A socket folder where no server is; an embedded one that a test starts there ends with the test."""
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    if (folder / "forebay" / "embedded.sock").exists():
+        os.kill(json.loads(forebay("status", "--json").stdout)["pid"], signal.SIGTERM)
+
+
+# --- the program as a whole -------------------------------------------------------------------------------------------
+
+
+def test_without_a_command_it_says_what_there_is():
+    done = forebay(code=64)
+    assert not done.stdout
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} +\w", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "help"])
+def test_help_goes_to_standard_output(word):
+    done = forebay(word)
+    assert done.stdout.startswith("usage: forebay COMMAND") and not done.stderr
+
+
+def test_version():
+    assert re.fullmatch(r"forebay \d+\.\d+\.\d+\n", forebay("--version").stdout)
+
+
+def test_an_unknown_command_is_named():
+    done = forebay("rnu", code=64)
+    assert "there is no command rnu" in done.stderr and "usage:" in done.stderr
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["run"], "a SPEC file is expected"),
+    (["run", "a", "b"], "another: b"),
+    (["run", "a", "--epochs", "0"], "--epochs 0: expected a whole number above 0"),
+    (["run", "a", "--batches", "-1"], "--batches -1: expected a whole number above 0"),
+    (["run", "a", "--rate", "fast"], "--rate fast: expected samples a second"),
+    (["run", "a", "--rate", "0"], "--rate 0: expected samples a second"),
+    (["run", "a", "--rate", "nan"], "--rate nan: expected samples a second"),
+    (["plan"], "a SPEC file is expected"),
+    (["plan", "a", "--samples", "1e3"], "--samples 1e3: expected a whole number"),
+    (["status", "now"], "status takes no argument, got now"),
+    (["doctor", "me"], "doctor takes no argument, got me"),
+    (["serve", "here"], "serve takes no argument, got here"),
+    (["serve", "--memory", "plenty"], "--memory plenty: expected a size such as 8GiB"),
+    (["serve", "--memory", "0"], "--memory 0: expected a size such as 8GiB"),
+    (["serve", "--memory=-1GiB"], "--memory -1GiB: expected a size such as 8GiB"),
+    (["serve", "--workers", "0"], "--workers 0: expected 1 to 1024"),
+    (["serve", "--workers", "1025"], "--workers 1025: expected 1 to 1024"),
+    (["serve", "--workers", "two"], "--workers two: expected 1 to 1024"),
+    (["serve", "--reader", "mmap"], "--reader mmap: expected auto, uring or pread"),
+    (["serve", "--depth", "0"], "--depth 0: expected 1 to 1024"),
+    (["serve", "--depth", "18446744073709551617"], "--depth 18446744073709551617: expected 1 to 1024"),
+    (["status", "--verbose"], "unrecognized option"),
+])
+def test_a_wrong_command_line_is_refused_by_name(arguments, words):
+    done = forebay(*arguments, code=64)
+    assert words in done.stderr and f"forebay {arguments[0]}" in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["plan", "--samples", "0"], ["doctor"], ["doctor", "--json"]])
+def test_output_that_is_lost_is_a_failure(hundred, tmp_path, arguments):
+    spec = [write_spec(tmp_path / "s.yaml", hundred)] if arguments[0] == "plan" else []
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([FOREBAY, *arguments, *spec], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1 and "No space left" in done.stderr
+
+
+# --- run ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_ends_with_a_summary_in_plain_words(hundred, tmp_path, alone):
+    done = forebay("run", write_spec(tmp_path / "s.yaml", hundred, epochs=2))
+    assert "Done: 200 samples in 26 batches, 2 epochs" in done.stdout
+    for words in (r"\d+ samples/s; opening took [\d.]+ s", r"[\d.]+ CPU-seconds per 1000 samples, [\d.]+ KiB read", "Where the CPU time went",
+                  r"decoding +[\d.]+ s +\d+%", "resizing, converting", "reading files", "taking batches",
+                  r"The bottleneck was (decoding|transforming|reading|the taker): this run waited \d+% of its time"):
+        assert re.search(words, done.stdout), words
+    assert done.stderr.splitlines()[-1].startswith("200 of 200 samples, ")
+    assert "\r" not in done.stderr and "\033" not in done.stdout + done.stderr
+
+
+def test_quiet_shows_no_progress(hundred, tmp_path, server):
+    done = forebay("run", "-q", "--socket", server.socket, write_spec(tmp_path / "s.yaml", hundred))
+    assert "Done: 100 samples" in done.stdout and not done.stderr
+
+
+def test_on_a_terminal_there_is_a_bar(hundred, tmp_path, server):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=3)
+    master, slave = pty.openpty()
+    with subprocess.Popen([FOREBAY, "run", "--socket", server.socket, "--rate", "500", spec], stdout=subprocess.PIPE, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        until = time.monotonic() + 60
+        while time.monotonic() < until and select.select([master], [], [], 60)[0]:
+            try:
+                shown += os.read(master, 4096)
+            except OSError:  # the other end was closed
+                break
+        summary = process.stdout.read().decode()
+    os.close(master)
+    assert process.returncode == 0 and "Done: 300 samples" in summary
+    parts = [int(part) for part in re.findall(r"\r\[[= ]{30}\] +(\d+)%  \d+ samples  \d+/s  epoch \d  \d+ s left", shown.decode())]
+    assert parts == sorted(parts) and parts[-1] == 100 and len(parts) > 3
+    assert b"[==============================]" in shown and shown.endswith(b"\n")
+
+
+def test_the_figures_of_a_run_agree(hundred, tmp_path):
+    with Server(tmp_path / "server") as server:
+        summary = run_json("--socket", server.socket, write_spec(tmp_path / "s.yaml", hundred, epochs=3))
+        status = server.status()
+    assert set(summary) == SUMMARY
+    assert (summary["samples"], summary["batches"], summary["epochs"], summary["batch"]) == (300, 39, 3, 8)
+    assert summary["bad_samples"] == summary["substituted"] == 0 and summary["interrupted"] is False
+    assert summary["samples_per_s"] == pytest.approx(300 / summary["wall_s"], rel=1e-6)
+    assert summary["mb_read"] == pytest.approx(3 * bytes_of(hundred) / 1e6, abs=1e-9)
+    assert 300 - summary["workers"] <= summary["worked_samples"] <= 300
+    client_cpu_s = summary["cpu_s"] - summary["server_cpu_s"]
+    per_sample = summary["server_cpu_s"] / summary["worked_samples"] + client_cpu_s / 300
+    assert summary["cpu_s_per_1000_samples"] == pytest.approx(1000 * per_sample, rel=1e-4)
+    assert 0 < summary["server_cpu_s"] + summary["opening_cpu_s"] <= status["cpu_s"]
+    parts = sum(summary[name] for name in ("decode_s", "transform_s", "read_cpu_s", "conductor_cpu_s"))
+    assert 0 < parts <= summary["server_cpu_s"] + 0.05
+    assert 0 < summary["first_batch_s"] <= summary["wall_s"] and 0 <= summary["wait_s"] <= summary["wall_s"] and summary["opening_s"] > 0
+    assert summary["workers"] == status["engine"]["workers"]
+
+
+def test_what_is_prepared_ahead_isnt_charged_to_what_was_taken(hundred, tmp_path, server):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None)
+    summary = run_json("--socket", server.socket, "--batches", 2, "--rate", 100, spec)
+    assert (summary["samples"], summary["batches"], summary["epochs"]) == (16, 2, 0)
+    assert summary["worked_samples"] > 50, "the window of 128 samples is filled meanwhile"
+    per_sample = summary["server_cpu_s"] / summary["worked_samples"] + (summary["cpu_s"] - summary["server_cpu_s"]) / 16
+    assert summary["cpu_s_per_1000_samples"] == pytest.approx(1000 * per_sample, rel=1e-4)
+
+
+def test_without_an_end_one_epoch_is_run(hundred, tmp_path, server):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None)
+    assert run_json("--socket", server.socket, spec)["samples"] == 100
+
+
+def test_epochs_and_batches_say_when_to_stop(hundred, tmp_path, server):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=4)
+    assert run_json("--socket", server.socket, "-e", 2, spec)["samples"] == 200
+    assert run_json("--socket", server.socket, "--batches", 14, spec)["samples"] == 108  # 12 x 8 + 4 + 8
+    assert run_json("--socket", server.socket, "--epochs", 9, spec)["epochs"] == 4, "the spec has no more"
+
+
+def test_a_rate_is_held(hundred, tmp_path, server):
+    summary = run_json("--socket", server.socket, "--rate", 150, write_spec(tmp_path / "s.yaml", hundred, epochs=2))
+    assert 0.85 * 150 <= summary["samples_per_s"] <= 1.15 * 150
+    assert summary["bottleneck"] == "the taker (--rate)"
+
+
+@pytest.mark.parametrize("size, pipeline, batch, verdict", [
+    ((1500, 1100), ["decode", {"resize": {"size": [8, 8], "interpolation": "nearest"}}], 8, "decoding"),
+    ((24, 20), ["decode", {"resize": {"size": [900, 900], "interpolation": "lanczos"}}], 4, "transforming"),
+])
+def test_the_bottleneck_is_found(tmp_path, server, size, pipeline, batch, verdict):
+    Image.effect_noise(size, 80).convert("RGB").save(tmp_path / "p.jpg", quality=95)
+    (tmp_path / "many.tsv").write_text("p.jpg\t0\n" * 32)
+    spec = tmp_path / "s.yaml"
+    spec.write_text(json.dumps({"dataset": {"list": "many.tsv"}, "epochs": 1, "pipeline": pipeline, "batch": batch}))
+    summary = run_json("--socket", server.socket, spec)
+    assert summary["bottleneck"] == verdict, summary
+
+
+def test_bad_samples_are_counted(hundred, tmp_path, server):
+    folder = tmp_path / "spoiled"
+    shutil.copytree(hundred, folder)
+    for name in ("ash/003.jpg", "cedar/090.jpg"):
+        (folder / name).write_bytes(b"no picture")
+    spec = write_spec(tmp_path / "s.yaml", folder, on_error="skip", max_errors=5)
+    summary = run_json("--socket", server.socket, spec)
+    assert (summary["samples"], summary["bad_samples"], summary["substituted"]) == (100, 2, 2)
+    assert "2 bad samples, 2 replaced" in forebay("run", "-q", "--socket", server.socket, spec).stdout
+    done = forebay("run", "--socket", server.socket, write_spec(tmp_path / "f.yaml", folder, order="sequential"), code=1)
+    assert re.search(r"forebay: \S+/ash/003.jpg: sample 3, decode: .*on_error: skip", done.stderr) and "Done" not in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("rate", [None, 1])
+def test_a_signal_ends_it_with_a_summary(hundred, tmp_path, server, number, rate):
+    """In the middle of taking batches, and in the middle of waiting for the time of the next."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None)
+    pace = ["--rate", str(rate)] if rate else []
+    with subprocess.Popen([FOREBAY, "run", "--json", "--socket", server.socket, "--epochs", "1000000", *pace, spec],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert " of 100000000 samples" in process.stderr.readline()
+        time.sleep(0.2)
+        process.send_signal(number)
+        sent = time.monotonic()
+        summary = json.loads(process.communicate(timeout=30)[0])
+    assert time.monotonic() - sent < 2
+    assert process.returncode == 128 + number
+    assert summary["interrupted"] is True and summary["samples"] > 0
+
+
+def test_a_second_ctrl_c_doesnt_wait_for_anybody(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None)
+    with Server(tmp_path / "server") as server, \
+            subprocess.Popen([FOREBAY, "run", "--socket", server.socket, "--epochs", "1000000", spec], stderr=subprocess.PIPE, text=True) as process:
+        process.stderr.readline()
+        os.kill(server.pid, signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        assert process.wait(30) in (-signal.SIGINT, 128 + signal.SIGINT)
+        assert time.monotonic() - sent < 2
+
+
+def test_a_wrong_spec_is_one_line_on_standard_error(tmp_path, server):
+    spec = tmp_path / "s.yaml"
+    spec.write_text("dataset: .\npipeline: [decode, resiez: 32]\n")
+    done = forebay("run", "--socket", server.socket, spec, code=1)
+    assert not done.stdout and re.fullmatch(r"forebay: \S*s\.yaml:2: .*resiez.*did you mean resize\?\n", done.stderr), done.stderr
+    done = forebay("run", "--socket", server.socket, tmp_path / "none.yaml", code=1)
+    assert "none.yaml" in done.stderr and "No such file" in done.stderr
+
+
+def test_a_server_that_is_named_must_be_there(hundred, tmp_path, alone):
+    spec = write_spec(tmp_path / "s.yaml", hundred)
+    done = forebay("run", "--socket", tmp_path / "nobody", spec, code=1)
+    assert f"no server answers at {tmp_path}/nobody" in done.stderr
+    done = forebay("run", spec, code=1, environment={"FOREBAY_SOCKET": str(tmp_path / "nobody")})
+    assert f"no server answers at {tmp_path}/nobody" in done.stderr
+    assert not (alone / "forebay" / "embedded.sock").exists()
+
+
+def test_the_server_that_is_named_does_the_work(hundred, tmp_path, server, alone):
+    before = server.status()["engine"]["files_read"]
+    forebay("run", "-q", "--socket", server.socket, write_spec(tmp_path / "s.yaml", hundred))
+    forebay("run", "-q", write_spec(tmp_path / "s.yaml", hundred), environment={"FOREBAY_SOCKET": str(server.socket)})
+    assert server.status()["engine"]["files_read"] == before + 200
+    assert not (alone / "forebay" / "embedded.sock").exists()
+
+
+def test_embedded_is_embedded_even_where_a_server_runs(hundred, tmp_path, server, alone):
+    before = server.status()["engine"]["files_read"]
+    forebay("run", "-q", "--embedded", write_spec(tmp_path / "s.yaml", hundred), environment={"FOREBAY_SOCKET": str(server.socket)})
+    assert server.status()["engine"]["files_read"] == before
+    assert json.loads(forebay("status", "--json").stdout)["engine"]["files_read"] == 100
+
+
+def test_a_server_that_dies_ends_the_run(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None)
+    with Server(tmp_path / "server") as server:
+        with subprocess.Popen([FOREBAY, "run", "--socket", server.socket, "--epochs", "1000000", spec],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            process.stderr.readline()
+            server.process.kill()
+            output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1 and f"the server, process {server.pid}, is gone" in errors and not output
+
+
+# --- status ---------------------------------------------------------------------------------------------------------------
+
+
+def test_status_shows_a_running_task(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None)
+    with Server(tmp_path / "server", "--workers", 1, "--memory", "512MiB") as server, Probe(spec, server) as probe:
+        probe.batches(3)
+        probe.ask("next")
+        status = server.status()
+        text = forebay("status", "-s", server.socket).stdout
+    assert (status["pid"], status["socket"], status["embedded"]) == (server.pid, str(server.socket), False)
+    assert status["engine"]["workers"] == 1 and status["memory"]["limit"] == 512 << 20 and 0 < status["memory"]["used"] < 512 << 20
+    (task,) = status["tasks"]
+    assert (task["name"], task["pid"], task["order"], task["batch"]) == (str(spec), probe.pid, "strict", 8)
+    assert (task["epoch"], task["batches_per_epoch"], task["failed"]) == (0, 13, None)
+    assert task["dataset"]["samples"] == 100 and task["dataset"]["classes"] == 3
+    assert task["held_batches"] >= 1 and task["delivered_samples"] >= 32
+    for words in (f"process {server.pid}, standalone server at {server.socket}", "of 512.0 MiB", f"{spec}  (process {probe.pid})",
+                  "100 samples, 3 classes", "of 13, order strict", "workers: 1"):
+        assert words in text, text
+
+
+def test_status_names_bad_samples_and_failures(hundred, tmp_path):
+    folder = tmp_path / "spoiled"
+    shutil.copytree(hundred, folder)
+    (folder / "ash" / "003.jpg").write_bytes(b"no picture")
+    skipping = write_spec(tmp_path / "skip.yaml", folder, on_error="skip", max_errors=5)
+    failing = write_spec(tmp_path / "fail.yaml", folder, order="sequential")
+    with Server(tmp_path / "server") as server, Probe(skipping, server) as one, Probe(failing, server) as other:
+        one.batches()
+        other.batches()
+        text = forebay("status", "-s", server.socket).stdout
+    assert "1 samples, 1 replaced" in text and re.search(r"ash/003\.jpg: decode: \w+", text)
+    assert re.search(r"FAILED +\S+/ash/003\.jpg: sample 3", text)
+
+
+def test_status_without_a_task(tmp_path, server):
+    assert "no task" in forebay("status", "-s", server.socket).stdout
+
+
+def test_status_without_a_server_starts_none(alone):
+    for arguments in (["status"], ["status", "--json"]):
+        done = forebay(*arguments, code=1)
+        assert not done.stdout and done.stderr.startswith("forebay: no server answers at ")
+    assert not list(alone.rglob("*.sock"))
+
+
+# --- plan -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_a_chain_with_stable_keys(hundred, tmp_path, alone):
+    spec = write_spec(tmp_path / "s.yaml", hundred)
+    plan = json.loads(forebay("plan", "--json", spec).stdout)
+    again = json.loads(forebay("plan", "--json", spec).stdout)
+    stages = plan["stages"]
+    assert [stage["op"] for stage in stages] == ["source", "decode", "random_resized_crop", "random_horizontal_flip", "normalize", "to"]
+    assert [stage["parent"] for stage in stages] == list(range(-1, len(stages) - 1))
+    assert [stage["random"] for stage in stages] == [False, False, True, True, False, False]
+    keys = [stage["key"] for stage in stages]
+    assert len(set(keys)) == len(keys) and all(re.fullmatch("[0-9a-f]{32}", key) for key in keys)
+    assert again["stages"] == stages
+    assert (plan["name"], plan["samples"], plan["batch"], plan["dtype"]) == ("s.yaml", 100, 8, "f32")
+    assert plan["shape"] == [3, 32, 32] and plan["sample_bytes"] == 4 * 3 * 32 * 32
+    assert plan["measured_samples"] == 32 and plan["bad_samples"] == 0 and plan["decode_us"] > 0 and plan["transform_us"] > 0
+    assert not list(alone.rglob("*.sock")), "a plan needs no server"
+
+
+def test_keys_change_from_the_change_on(hundred, tmp_path):
+    def keys(dataset=hundred, **changes):
+        spec = write_spec(tmp_path / "s.yaml", dataset, **changes)
+        return [stage["key"] for stage in json.loads(forebay("plan", "--json", "--samples", 0, spec).stdout)["stages"]]
+
+    def differ(one, other):
+        return [mine != its for mine, its in zip(one, other)]
+
+    pipeline = ["decode", {"random_resized_crop": {"size": 32}}, {"random_horizontal_flip": {"p": 0.25}}, {"normalize": "imagenet"}]
+    base = keys()
+    assert keys(seed=5, batch=16, epochs=7) == base, "what isn't done to a sample is no part of them"
+    assert differ(base, keys(pipeline=pipeline)) == [False, False, False, True, True, True]
+    assert differ(base, keys(augment_seed=1)) == [False, False, True, True, True, True]
+    folder = tmp_path / "moved"
+    shutil.copytree(hundred, folder)
+    assert keys(dataset=folder) == base, "where the data lie doesn't matter"
+    (folder / "ash" / "003.jpg").unlink()
+    assert differ(base, keys(dataset=folder)) == [True] * 6
+
+
+def test_a_plan_in_words(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred)
+    text = forebay("plan", "--cache", tmp_path / "cache", spec).stdout
+    for words in (f"{hundred}: 100 samples, 3 classes", "order      strict, seed 0; 13 batches of 8 an epoch", "f32 3 x 32 x 32, 12.0 KiB",
+                  "random_horizontal_flip {p: 0.5, augment_seed: 0}  (random)", "measured on 32 samples"):
+        assert words in text, text
+    assert any((tmp_path / "cache").iterdir()), "the index was kept there"
+    assert "cost" not in forebay("plan", "--samples", 0, spec).stdout
+
+
+def test_a_plan_counts_what_is_bad(hundred, tmp_path):
+    folder = tmp_path / "spoiled"
+    shutil.copytree(hundred, folder)
+    (folder / "ash" / "000.jpg").write_bytes(b"no picture")
+    spec = write_spec(tmp_path / "s.yaml", folder)
+    plan = json.loads(forebay("plan", "--json", "--samples", 1000, spec).stdout)
+    assert (plan["measured_samples"], plan["bad_samples"]) == (100, 1)
+    assert "1 of them are bad" in forebay("plan", spec).stdout
+
+
+def test_a_plan_of_a_wrong_spec(tmp_path):
+    spec = tmp_path / "s.yaml"
+    spec.write_text("dataset: nowhere\npipeline: [decode, center_crop: 8]\n")
+    assert "nowhere" in forebay("plan", spec, code=1).stderr
+    spec.write_text("dataset: .\npipeline: [decode]\n")
+    assert re.search(r"s\.yaml:2: ", forebay("plan", spec, code=1).stderr)
+
+
+# --- doctor ---------------------------------------------------------------------------------------------------------------
+
+
+def doctor(**options):
+    return json.loads(forebay("doctor", "--json", **options).stdout)
+
+
+def test_doctor_says_what_is_granted():
+    findings = doctor()
+    assert list(findings) == ["kernel", "CPUs", "SIMD", "NUMA", "memory", "shared memory", "memlock", "huge pages", "io_uring", "descriptors",
+                              "CUDA", "socket folder"]
+    for name, finding in findings.items():
+        assert finding["verdict"] in ("good", "fair") and finding["what"], name
+        assert bool(finding["advice"]) == (finding["verdict"] != "good"), name
+    text = forebay("doctor").stdout
+    for name, finding in findings.items():
+        assert re.search(rf"^{finding['verdict']} +{name} +{re.escape(finding['what'])}$", text, re.MULTILINE), name
+    assert text.endswith("Forebay can work here.\n")
+
+
+def test_doctor_and_a_server_agree_on_io_uring(server):
+    granted = doctor()["io_uring"]["verdict"] == "good"
+    assert server.status()["engine"]["reader"].startswith("io_uring" if granted else "pread")
+
+
+def test_doctor_where_io_uring_is_refused(tmp_path):
+    finding = doctor(wrapper=[DENY_URING])["io_uring"]
+    assert finding["verdict"] == "fair" and finding["what"].startswith("refused: io_uring_setup: Operation not permitted")
+    assert "seccomp" in finding["advice"] and "a pool of threads reads" in finding["advice"]
+    assert "-> allow io_uring_setup" in forebay("doctor", wrapper=[DENY_URING]).stdout
+    with Server(tmp_path / "server", wrapper=[DENY_URING]) as server:
+        assert server.status()["engine"]["reader"].startswith("pread")
+
+
+def test_doctor_counts_the_cpus_of_the_affinity():
+    one = min(os.sched_getaffinity(0))
+    finding = doctor(preexec_fn=lambda: os.sched_setaffinity(0, {one}))["CPUs"]
+    assert finding["what"].startswith("1 of ") and finding["what"].endswith("1 workers")
+
+
+def test_doctor_where_forebay_cant_work(alone):
+    (alone / "forebay").write_text("in the way")
+    done = forebay("doctor", code=1)
+    assert re.search(r"^bad +socket folder +.*isn't a folder of this user", done.stdout, re.MULTILINE)
+    assert done.stdout.endswith("Forebay can't work here: see what is bad.\n")
+
+
+# --- serve ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_ends_in_order(hundred, tmp_path, number):
+    with Server(tmp_path / "server") as server, Probe(write_spec(tmp_path / "s.yaml", hundred, epochs=None), server) as probe:
+        probe.ask("next")
+        server.process.send_signal(number)
+        assert server.process.wait(10) == 0
+        assert not server.socket.exists()
+
+
+def test_a_stale_socket_is_replaced(hundred, tmp_path):
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(folder / "s"))
+        listener.listen()
+    with Server(folder) as server:
+        assert server.status()["pid"] == server.pid
+        assert server.socket.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_socket_that_is_in_use_is_left(server):
+    done = forebay("serve", "--socket", server.socket, code=1)
+    assert f"a server already listens at {server.socket}" in done.stderr
+    assert server.status()["pid"] == server.pid
+
+
+def test_a_file_in_the_sockets_place_is_left(tmp_path):
+    (tmp_path / "s").write_text("mine")
+    assert "isn't a socket" in forebay("serve", "--socket", tmp_path / "s", code=1).stderr
+    assert (tmp_path / "s").read_text() == "mine"
+
+
+def test_more_memory_than_there_is_is_refused(tmp_path):
+    done = forebay("serve", "--socket", tmp_path / "s", "--memory", "900TiB", code=1)
+    assert "--memory asks for 943718400.0 MiB, but this process is granted " in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("text, size", [("67108864", 64 << 20), ("64MiB", 64 << 20), ("64M", 64 << 20), ("0.25GiB", 256 << 20), ("100MB", 10 ** 8)])
+def test_how_sizes_are_written(tmp_path, text, size):
+    with Server(tmp_path / "server", "--memory", text) as server:
+        assert server.status()["memory"]["limit"] == size
+
+
+def test_the_environment_sets_an_embedded_server(hundred, tmp_path, alone):
+    settings = {"FOREBAY_WORKERS": "3", "FOREBAY_MEMORY": "200MiB", "FOREBAY_READER": "pread"}
+    forebay("run", "-q", write_spec(tmp_path / "s.yaml", hundred), environment=settings)
+    status = json.loads(forebay("status", "--json").stdout)
+    assert status["embedded"] is True and status["memory"]["limit"] == 200 << 20
+    assert status["engine"]["workers"] == 3 and status["engine"]["reader"].startswith("pread")
+
+
+@pytest.mark.parametrize("name, value, expected", [("FOREBAY_WORKERS", "0", "1 to 1024"), ("FOREBAY_MEMORY", "0", "a size such as 8GiB"),
+                                                   ("FOREBAY_MEMORY", "some", "a size such as 8GiB"),
+                                                   ("FOREBAY_READER", "mmap", "auto, uring or pread")])
+def test_a_wrong_environment_is_named(hundred, tmp_path, alone, name, value, expected):
+    words = f"{name}={value}: expected {expected}"
+    assert words in forebay("run", write_spec(tmp_path / "s.yaml", hundred), code=1, environment={name: value}).stderr
+    assert words in forebay("serve", code=1, environment={name: value}).stderr
+
+
+def test_the_command_line_goes_before_the_environment(tmp_path):
+    environment = {"FOREBAY_WORKERS": "3", "FOREBAY_MEMORY": "", "FOREBAY_READER": "mmap"}
+    with Server(tmp_path / "server", "--workers", 2, "--reader", "pread", environment=environment) as server:
+        status = server.status()
+    assert status["engine"]["workers"] == 2 and status["engine"]["reader"].startswith("pread")
+
+
+# --- the manual -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_names_the_options(command):
+    """All that a command's --help prints, and none besides."""
+    printed = set(re.findall(r"(?<![\w-])--([a-z][a-z-]*)", forebay(command, "--help").stdout)) - {"help", "usage"}
+    part = MANUAL.read_text().split(f"\n.Ss forebay {command}", 1)[1].split("\n.S", 1)[0]
+    assert set(re.findall(r"^\.It .*Fl -([a-z-]+)", part, re.MULTILINE)) == printed
+
+
+def test_the_manual_names_the_environment():
+    names = set()
+    for file in conftest.ROOT.glob("dataplane/*/*.c"):
+        names |= set(re.findall(r'"((?:FOREBAY|XDG)_[A-Z_]+)"', file.read_text()))
+    for file in conftest.ROOT.glob("[ik]*/*.c"):
+        names |= set(re.findall(r'getenv\("([A-Z_]+)"\)', file.read_text()))
+    part = MANUAL.read_text().split("\n.Sh ENVIRONMENT", 1)[1].split("\n.Sh", 1)[0]
+    assert names - {"HOME"} == set(re.findall(r"^\.It Ev (\S+)", part, re.MULTILINE)) - {"PATH"}
