@@ -6,6 +6,7 @@
 #include "dataplane/engine/engine.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -47,8 +48,17 @@ void fby_job_finish(fby_engine *engine, fby_job *job)
 {
     fby_lot *lot = job->lot;
     if (!lot_count_down(lot)) return;
-    while (!fby_mpmc_put(engine->finished_ring, lot)) sched_yield(); /* the conductor always empties it */
+    fby_ring_put(engine->finished_ring, lot); /* the conductor always empties it */
     conductor_wake(engine);
+}
+
+/* The same by the conductor, who mustn't wait for itself. */
+static void job_finish_early(fby_engine *engine, fby_job *job)
+{
+    fby_lot *lot = job->lot;
+    if (!lot_count_down(lot)) return;
+    lot->next = engine->finished_early;
+    engine->finished_early = lot;
 }
 
 /* --- workers ------------------------------------------------------------------------------------------------------ */
@@ -68,13 +78,14 @@ static void sample_describe(const fby_job *job)
     memcpy(meta->shape, branch.shape, sizeof meta->shape);
 }
 
-static void job_run(fby_worker *worker, fby_job *job)
+/* False where the job was taken from it meanwhile: the worker is abandoned. */
+static bool job_run(fby_worker *worker, fby_job *job)
 {
     fby_engine *engine = worker->engine;
     fby_lot *lot = job->lot;
     uint32_t index = (uint32_t)(job - lot->jobs);
     uint64_t key = run_key(worker);
-    fby_buffer *buffer = job->buffer; /* its own until it gives it back, also where the job is taken from it */
+    fby_buffer *buffer = job->buffer; /* its own until it gives it back, or returns late */
     worker->runs++;
 
     fby_store_release_u64(&job->state, key); /* before worker->state names the key: look_after swaps from it */
@@ -96,19 +107,18 @@ static void job_run(fby_worker *worker, fby_job *job)
 
     fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
     uint64_t expected = key;
-    bool mine = fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_AT_REST);
-    if (mine) {
-        job->buffer = NULL;
-        job->reason = reason;
-        if (reason == FBY_REASON_NONE) {
-            sample_describe(job);
-        } else {
-            snprintf(job->op, sizeof job->op, "%s", failure.op ? failure.op : "");
-            snprintf(job->text, sizeof job->text, "%s", failure.text);
-            fby_fetch_add_relaxed_u64(&worker->bad, 1); /* a count for status */
-        }
-        fby_job_finish(engine, job);
+    /* Where the job was taken from it, the lot isn't its own any more, and the buffer is the conductor's to free. */
+    if (!fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_AT_REST)) return false;
+    job->buffer = NULL;
+    job->reason = reason;
+    if (reason == FBY_REASON_NONE) {
+        sample_describe(job);
+    } else {
+        snprintf(job->op, sizeof job->op, "%s", failure.op ? failure.op : "");
+        snprintf(job->text, sizeof job->text, "%s", failure.text);
+        fby_fetch_add_relaxed_u64(&worker->bad, 1); /* a count for status */
     }
+    fby_job_finish(engine, job);
     fby_buffer_return(engine, buffer);
     fby_scratch_times times;
     fby_scratch_get_times(worker->scratch, &times);
@@ -116,6 +126,7 @@ static void job_run(fby_worker *worker, fby_job *job)
     fby_store_relaxed_u64(&worker->transform_ns, times.transform_ns);
     fby_store_relaxed_u64(&worker->samples, times.samples);
     fby_store_relaxed_u64(&worker->scratch_bytes, fby_scratch_bytes(worker->scratch));
+    return true;
 }
 
 static void *worker_main(void *argument)
@@ -127,8 +138,7 @@ static void *worker_main(void *argument)
     while (!fby_load_acquire_u32(&worker->retire)) {
         void *item;
         if (!fby_mpmc_take_wait(engine->work_ring, &item, 0, fby_now_ns() + IDLE_NS)) continue;
-        fby_job *job = item;
-        job_run(worker, job);
+        if (!job_run(worker, item)) break;
     }
     fby_store_release_u32(&worker->returned, 1); /* pairs with look_after's acquire */
     conductor_wake(engine);
@@ -160,6 +170,26 @@ static int worker_add(fby_engine *engine, const fby_place *place, fby_error *err
     return 0;
 }
 
+/* One more buffer for the readers to fill; NULL where memory is short. */
+static fby_buffer *buffer_make(fby_engine *engine)
+{
+    fby_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer) return NULL;
+    buffer->next = engine->buffers;
+    engine->buffers = buffer;
+    return buffer;
+}
+
+static void buffer_free(fby_engine *engine, fby_buffer *buffer)
+{
+    fby_buffer **link = &engine->buffers;
+    while (*link != buffer) link = &(*link)->next;
+    *link = buffer->next;
+    fby_fetch_add_relaxed_u64(&engine->buffer_bytes, 0 - buffer->capacity); /* a count for status */
+    free(buffer->bytes);
+    free(buffer);
+}
+
 static uint64_t thread_cpu_ns(pthread_t thread)
 {
     clockid_t clock;
@@ -180,30 +210,37 @@ static void worker_remove(fby_engine *engine, fby_worker *worker)
     fby_worker **link = &engine->workers;
     while (*link != worker) link = &(*link)->next;
     *link = worker->next;
+    if (worker->kept) buffer_free(engine, worker->kept);
     fby_scratch_destroy(&worker->scratch);
     free(worker);
 }
 
 /* --- looking after -------------------------------------------------------------------------------------------------- */
 
+/* Another worker in the place of an abandoned one; tried again as long as the system refuses the thread. */
+static void worker_replace(fby_engine *engine, fby_worker *worker)
+{
+    fby_place place = worker->place;
+    worker->owed = worker_add(engine, &place, NULL) != 0;
+}
+
 static void worker_abandon(fby_engine *engine, fby_worker *worker, fby_job *job, uint64_t elapsed_ns)
 {
     fby_lot *lot = job->lot;
     job->reason = FBY_REASON_TIMEOUT;
-    job->buffer = NULL; /* the worker gives it back when it returns */
+    worker->kept = job->buffer;
+    job->buffer = NULL;
     snprintf(job->op, sizeof job->op, "decode");
     snprintf(job->text, sizeof job->text, "no answer for %.1f s", (double)elapsed_ns * 1e-9);
     worker->abandoned = true;
     worker->quarantined = lot;
-    fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
+    bool retired = fby_load_relaxed_u32(&worker->retire); /* the conductor's own word: another took its place already */
+    fby_store_release_u32(&worker->retire, 1);            /* pairs with worker_main's load */
     lot->quarantine++;
+    lot->abandoned_now++;
     engine->worker_count--;
-    fby_place place = worker->place;
-    worker_add(engine, &place, NULL);
-    if (lot_count_down(lot)) {
-        lot->next = engine->finished_early;
-        engine->finished_early = lot;
-    }
+    if (!retired) worker_replace(engine, worker);
+    job_finish_early(engine, job);
 }
 
 static void worker_check(fby_engine *engine, fby_worker *worker, uint64_t now_ns)
@@ -215,8 +252,16 @@ static void worker_check(fby_engine *engine, fby_worker *worker, uint64_t now_ns
     if (fby_load_acquire_u64(&worker->state) != key) return;
     /* A lot is freed by this thread alone, and only after it came back: under this key it is still out. */
     if (now_ns < since || now_ns - since <= job->lot->timeout_ns) return;
+    /* What it holds may never come back: readers get another buffer, or soon there would be none. */
+    fby_buffer *buffer = buffer_make(engine);
     uint64_t expected = key;
-    if (fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_ABANDONED)) worker_abandon(engine, worker, job, now_ns - since);
+    if (!buffer) return; /* looked at again soon */
+    if (!fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_ABANDONED)) {
+        buffer_free(engine, buffer);
+        return;
+    }
+    worker_abandon(engine, worker, job, now_ns - since);
+    fby_buffer_return(engine, buffer);
 }
 
 static void backlog_drain(fby_engine *engine)
@@ -237,6 +282,8 @@ bool fby_engine_look_after(fby_engine *engine, uint64_t now_ns)
         next = worker->next;
         if (fby_load_acquire_u32(&worker->returned)) { /* pairs with worker_main's release */
             fby_lot *lot = worker->quarantined;
+            if (worker->owed) worker_replace(engine, worker);
+            if (worker->owed) continue;
             if (!worker->abandoned) engine->worker_count--;
             worker_remove(engine, worker);
             if (lot && --lot->quarantine == 0) {
@@ -245,6 +292,7 @@ bool fby_engine_look_after(fby_engine *engine, uint64_t now_ns)
             }
             continue;
         }
+        if (worker->owed) worker_replace(engine, worker);
         if (!worker->abandoned) worker_check(engine, worker, now_ns);
     }
     return engine->backlog_count != 0;
@@ -273,6 +321,7 @@ void fby_engine_submit(fby_engine *engine, fby_lot *lot)
 {
     uint32_t count = lot->only ? lot->only_count : lot->count;
     lot->bad = 0;
+    lot->abandoned_now = 0;
     /* Before any job is out; the rings' release edges publish it with the jobs. */
     fby_store_relaxed_u32(&lot->remaining, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -285,7 +334,7 @@ void fby_engine_submit(fby_engine *engine, fby_lot *lot)
         job->reason = FBY_REASON_MEMORY;
         snprintf(job->op, sizeof job->op, "read");
         snprintf(job->text, sizeof job->text, "no memory to queue it");
-        fby_job_finish(engine, job);
+        job_finish_early(engine, job);
     }
     fby_input_wake(engine, WANTS_JOBS);
 }
@@ -316,7 +365,8 @@ int fby_engine_event(const fby_engine *engine)
 
 void fby_engine_park(fby_engine *engine)
 {
-    fby_exchange_seq_cst_u32(&engine->parked, 1); /* before the rings are looked at again: pairs with conductor_wake's fence */
+    fby_exchange_seq_cst_u32(&engine->parked, 1);
+    fby_fence_seq_cst(); /* before the rings, whose loads are no seq_cst ones, are looked at again: pairs with conductor_wake's fence */
 }
 
 void fby_engine_unpark(fby_engine *engine)
@@ -333,17 +383,17 @@ int fby_engine_use_cpus(fby_engine *engine, const fby_cpus *cpus, fby_error *err
     if (!places) return fby_fail(error, FBY_ENOMEM, "no memory for %u workers", wanted);
     int status = fby_placement_plan(engine->options.topology, cpus, wanted, places, error);
     if (status) goto out;
+    fby_worker *before = engine->workers;
+    for (uint32_t i = 0; i < wanted && !status; i++) status = worker_add(engine, &places[i], error);
+    if (engine->workers == before) goto out; /* those there go on as they are */
+    status = 0;                              /* perhaps fewer than wanted, but at work */
     engine->options.cpus = *cpus;
     /* Whoever works is replaced rather than moved: a thread pins itself. Retired ones finish their sample first. */
-    for (fby_worker *worker = engine->workers; worker; worker = worker->next)
-        if (!worker->abandoned) fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
-    uint32_t added = 0;
-    for (uint32_t i = 0; i < wanted && !status; i++) {
-        status = worker_add(engine, &places[i], error);
-        added += !status;
+    for (fby_worker *worker = before; worker; worker = worker->next) {
+        worker->owed = false;
+        fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
     }
     fby_mpmc_wake_all(engine->work_ring);
-    if (added) status = 0; /* fewer than wanted, but at work */
 out:
     free(places);
     return status;
@@ -366,10 +416,9 @@ int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_e
     uint32_t workers = options->workers ? options->workers : fby_grant_threads(&options->cpus, fby_grant_quota("/"));
     uint32_t depth = options->reader.depth ? options->reader.depth : 32;
     engine->buffer_count = readers * depth + 2 * workers + 8;
-    engine->buffers = calloc(engine->buffer_count, sizeof *engine->buffers);
     engine->inputs = aligned_alloc(FBY_CACHE_PAIR, readers * sizeof *engine->inputs);
-    if (!engine->buffers || !engine->inputs) {
-        status = fby_fail(error, FBY_ENOMEM, "no memory for %u read buffers", engine->buffer_count);
+    if (!engine->inputs) {
+        status = fby_fail(error, FBY_ENOMEM, "no memory for %u readers", readers);
         goto failed;
     }
     memset(engine->inputs, 0, readers * sizeof *engine->inputs);
@@ -377,7 +426,13 @@ int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_e
     if (!status) status = fby_mpmc_create(&engine->work_ring, engine->buffer_count, error);
     if (!status) status = fby_mpmc_create(&engine->free_buffers, engine->buffer_count, error);
     if (!status) status = fby_mpmc_create(&engine->finished_ring, READ_RING, error);
-    for (uint32_t i = 0; !status && i < engine->buffer_count; i++) fby_mpmc_put(engine->free_buffers, &engine->buffers[i]);
+    for (uint32_t i = 0; !status && i < engine->buffer_count; i++) {
+        fby_buffer *buffer = buffer_make(engine);
+        if (buffer)
+            fby_ring_put(engine->free_buffers, buffer);
+        else
+            status = fby_fail(error, FBY_ENOMEM, "no memory for %u read buffers", engine->buffer_count);
+    }
     for (uint32_t i = 0; !status && i < readers; i++) {
         status = fby_input_start(&engine->inputs[i], engine, &options->reader, error);
         engine->input_count += !status;
@@ -412,14 +467,14 @@ bool fby_engine_destroy(fby_engine **handle)
     fby_engine *engine = *handle;
     if (!engine) return false;
     *handle = NULL;
+    /* Workers first: the last thing that one does is to wake a reader. */
+    if (workers_end(engine)) return true; /* it may still use any of it */
     for (uint32_t i = 0; i < engine->input_count; i++) fby_input_stop(&engine->inputs[i]);
-    if (workers_end(engine)) return true; /* a worker may still use any of it */
     fby_mpmc_destroy(&engine->read_ring);
     fby_mpmc_destroy(&engine->work_ring);
     fby_mpmc_destroy(&engine->finished_ring);
     fby_mpmc_destroy(&engine->free_buffers);
-    for (uint32_t i = 0; engine->buffers && i < engine->buffer_count; i++) free(engine->buffers[i].bytes);
-    free(engine->buffers);
+    while (engine->buffers) buffer_free(engine, engine->buffers);
     free(engine->inputs);
     free(engine->backlog);
     if (engine->event_fd >= 0) close(engine->event_fd);

@@ -52,6 +52,7 @@ struct fby_lot {
     /* Read after it came back. */
     uint32_t bad;              /* jobs whose reason isn't NONE */
     uint32_t quarantine;       /* abandoned workers that may still write to what `payload` was when they began */
+    uint32_t abandoned_now;    /* those of them that were abandoned since the last submit */
 
     /* The engine's. */
     uint32_t remaining;

@@ -2,6 +2,7 @@
  *
  * There is a fixed number of buffers; a reader without one waits until a worker gives one back: that bounds the memory between reading and decoding, and a
  * job on the work ring always has a place there. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -54,10 +55,16 @@ void fby_buffer_return(fby_engine *engine, fby_buffer *buffer)
     if (buffer->capacity > BUFFER_KEEP) {
         free(buffer->bytes);
         fby_fetch_add_relaxed_u64(&engine->buffer_bytes, 0 - buffer->capacity); /* a count for status */
-        *buffer = (fby_buffer){NULL, 0};
+        buffer->bytes = NULL;
+        buffer->capacity = 0;
     }
-    fby_mpmc_put(engine->free_buffers, buffer); /* as many places as buffers */
+    fby_ring_put(engine->free_buffers, buffer);
     fby_input_wake(engine, WANTS_BUFFERS);
+}
+
+void fby_ring_put(fby_mpmc *ring, void *item)
+{
+    while (!fby_mpmc_put(ring, item)) sched_yield();
 }
 
 void fby_input_wake(fby_engine *engine, uint32_t what)
@@ -124,6 +131,7 @@ static void *input_run(void *argument)
             /* Say what is missing, then look once more before sleeping; pairs with fby_input_wake's fence. */
             uint32_t again = WANTS_NOTHING;
             fby_exchange_seq_cst_u32(&input->wants, wants);
+            fby_fence_seq_cst(); /* the rings' loads are no seq_cst ones: without it they might be done first */
             if (job_start(input, &spare, &again) || again != wants) {
                 fby_store_relaxed_u32(&input->wants, WANTS_NOTHING); /* its own flag; a wake that came anyway does no harm */
                 continue;
@@ -135,7 +143,7 @@ static void *input_run(void *argument)
         for (uint32_t i = 0; i < count; i++) {
             fby_job *job = done[i]->user;
             if (done[i]->failure == FBY_READ_OK) {
-                fby_mpmc_put(engine->work_ring, job); /* as many places as buffers */
+                fby_ring_put(engine->work_ring, job); /* as many places as buffers */
                 continue;
             }
             fby_buffer *buffer = job->buffer;

@@ -14,6 +14,7 @@
 struct fby_buffer {
     uint8_t *bytes;
     uint64_t capacity;
+    fby_buffer *next; /* of the engine's: the conductor's */
 };
 
 enum {
@@ -47,6 +48,9 @@ void fby_input_stop(fby_input *input);
 void fby_input_wake(fby_engine *engine, uint32_t what);
 /* Gives a buffer back for the next file. Any thread. */
 void fby_buffer_return(fby_engine *engine, fby_buffer *buffer);
+/* A put on a ring that has a place for everything there is to put. It may still be refused for a moment: while a thread that took an item
+ * a whole round ago hasn't yet left its cell. */
+void fby_ring_put(fby_mpmc *ring, void *item);
 
 typedef struct fby_worker {
     fby_engine *engine;
@@ -56,8 +60,10 @@ typedef struct fby_worker {
     fby_place place;
     fby_scratch *scratch;
     uint32_t retire;           /* written by the conductor */
-    bool abandoned;            /* the conductor's */
-    fby_lot *quarantined;      /* the conductor's: the lot that it was abandoned with */
+    bool abandoned;            /* the conductor's, and so are the next three */
+    bool owed;                 /* abandoned, and nobody could be started in its place yet */
+    fby_lot *quarantined;      /* the lot that it was abandoned with */
+    fby_buffer *kept;          /* the buffer that it was abandoned with: another took its place */
     uint32_t runs;             /* its own: counts jobs */
     uint32_t returned;         /* 1 once it has left its last decoder */
     /* Written by the worker, read by the conductor. */
@@ -70,8 +76,8 @@ typedef struct fby_worker {
 struct fby_engine {
     fby_engine_options options;
     fby_mpmc *read_ring, *work_ring, *finished_ring, *free_buffers;
-    fby_buffer *buffers;
-    uint32_t buffer_count;
+    fby_buffer *buffers;       /* the conductor's list of all */
+    uint32_t buffer_count;     /* that go round; those of abandoned workers come on top */
     fby_input *inputs;
     uint32_t input_count;
     fby_worker *workers;

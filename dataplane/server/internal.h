@@ -56,6 +56,11 @@ typedef struct fby_slot {
 
 enum { BAD_REMEMBERED = 32, FIRST_BLOCK = 1 };
 
+/* Bad samples of one epoch. */
+typedef struct fby_bad_count {
+    uint64_t epoch, samples;
+} fby_bad_count;
+
 typedef struct fby_bad_sample {
     uint64_t id;
     fby_reason reason;
@@ -102,7 +107,8 @@ struct fby_subscription {
     uint32_t moved_count;
     /* Figures. */
     uint64_t opened_ns, delivered_samples, delivered_batches, returned_batches;
-    uint64_t bad_total, bad_in_epoch, bad_epoch, substituted;
+    uint64_t bad_total, substituted;
+    fby_bad_count *bad_counts; /* one per slot: as many epochs can be under way at once; epoch e's is at e % slot_count */
     fby_bad_sample bad[BAD_REMEMBERED]; /* the latest; bad_total counts all */
 };
 
@@ -125,6 +131,7 @@ void fby_subscription_free(fby_subscription *task);
 /* --- set-up -------------------------------------------------------------------------------------------------------- */
 
 typedef struct fby_setup_job {
+    struct fby_setup_job *next; /* in the conductor's backlog */
     enum { SETUP_OPEN, SETUP_FREE, SETUP_STOP } kind;
     uint64_t session; /* number */
     char *name, *base, *text;
@@ -138,7 +145,10 @@ typedef struct fby_setup_job {
 
 int fby_setup_start(fby_server *server, fby_error *error);
 void fby_setup_stop(fby_server *server);
+/* Never waits: what the ring has no place for stands in a backlog. */
 void fby_setup_submit(fby_server *server, fby_setup_job *job);
+/* Hands over the backlog; false where there is one still: call it again soon. */
+bool fby_setup_hand_over(fby_server *server);
 /* The next finished opening, or NULL; the conductor's from then on. */
 fby_setup_job *fby_setup_finished(fby_server *server);
 void fby_setup_job_free(fby_setup_job *job);
@@ -194,7 +204,9 @@ struct fby_server {
     bool stopping;
     pthread_t setup_thread;
     fby_mpmc *setup_requests, *setup_results;
+    fby_setup_job *setup_backlog, **setup_backlog_end;
     bool setup_running;
+    int spare_fd; /* given up for a moment where descriptors run out, to turn clients away */
     uint64_t rounds, sleeps, disconnected;
 };
 

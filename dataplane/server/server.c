@@ -107,7 +107,7 @@ static void limits_raise(void)
 static int server_start(fby_server *server, fby_error *error)
 {
     const fby_server_options *options = &server->options;
-    server->epoll = server->listener = server->signals = server->setup_event = -1;
+    server->epoll = server->listener = server->signals = server->setup_event = server->spare_fd = -1;
     server->next_number = 1;
     server->started_ns = server->idle_since_ns = fby_now_ns();
     server->listen_watch.kind = WATCH_LISTEN;
@@ -131,6 +131,7 @@ static int server_start(fby_server *server, fby_error *error)
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->setup_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server->epoll < 0 || server->setup_event < 0) return fby_fail(error, FBY_EIO, "epoll or eventfd: %s", strerror(errno));
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     status = fby_setup_start(server, error);
     if (!status) status = socket_open(server, error);
     if (!status) status = fby_server_watch(server, server->listener, &server->listen_watch, error);
@@ -279,7 +280,7 @@ static bool linger_over(fby_server *server, uint64_t now)
 
 static int sleep_ms(const fby_server *server)
 {
-    bool busy = server->options.embedded && !server->sessions;
+    bool busy = server->setup_backlog || (server->options.embedded && !server->sessions);
     for (const fby_session *session = server->sessions; session && !busy; session = session->next) busy = session->opening;
     for (const fby_subscription *task = server->tasks; task && !busy; task = task->next) busy = task->out || task->closing || fby_subscription_abandoned(task);
     return busy ? BUSY_SLEEP_MS : -1;
@@ -307,6 +308,7 @@ static void server_serve(fby_server *server)
         server->rounds++;
         round_sleep(server);
         setup_take(server);
+        fby_setup_hand_over(server);
         uint64_t now = fby_now_ns();
         if (now - looked_after > BUSY_SLEEP_MS / 2 * 1000000ull) {
             looked_after = now;
@@ -342,6 +344,7 @@ static void server_end(fby_server *server)
     }
     fby_topology_free(&server->topology);
     if (server->listener >= 0) close(server->listener);
+    if (server->spare_fd >= 0) close(server->spare_fd);
     if (server->signals >= 0) close(server->signals);
     if (server->setup_event >= 0) close(server->setup_event);
     if (server->epoll >= 0) close(server->epoll);

@@ -1,7 +1,10 @@
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +12,10 @@
 #include "dataplane/server/internal.h"
 #include "ringbuf/atomic.h"
 #include "ringbuf/fdpass.h"
+
+/* What one client, or many new ones, may take of a round: the rest waits for the next, after everybody else's turn. */
+enum { MESSAGES_AT_ONCE = 8, CLIENTS_AT_ONCE = 64 };
+enum { PROGRESS_UNREAD = 16 * 1024 };
 
 static int message_send(fby_session *session, const void *message, size_t bytes, const char *text, size_t text_bytes, const int *fds, int fd_count)
 {
@@ -33,9 +40,12 @@ void fby_session_progress(fby_session *session)
     if (found == session->told_found && done == session->told_done) return;
     session->told_found = found;
     session->told_done = done;
+    /* Only to who reads: a client that is stopped must find room for OPENED in its socket when it goes on. */
+    int unread = 0;
+    if (ioctl(session->socket, SIOCOUTQ, &unread) || unread > PROGRESS_UNREAD) return;
     fby_progress_message message = {fby_message_head(FBY_MESSAGE_PROGRESS, 0), found, done};
     struct iovec part = {&message, sizeof message};
-    fby_fdpass_send(session->socket, &part, 1, NULL, 0, NULL); /* a full socket misses some: fine */
+    fby_fdpass_send(session->socket, &part, 1, NULL, 0, NULL);
 }
 
 static int hello_take(fby_session *session, const fby_hello *hello, size_t bytes)
@@ -140,7 +150,7 @@ void fby_session_read(fby_session *session)
         fby_epoch_message epoch;
         uint8_t bytes[sizeof(fby_open) + FBY_MESSAGE_TEXT];
     } message; /* the conductor's alone */
-    while (!session->closed) {
+    for (int taken = 0; taken < MESSAGES_AT_ONCE && !session->closed; taken++) {
         int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
         fby_error error = FBY_ERROR_INIT;
         int64_t got = fby_fdpass_receive(session->socket, &message, sizeof message, fds, &fd_count, &error);
@@ -162,11 +172,24 @@ void fby_session_read(fby_session *session)
     }
 }
 
+/* No descriptor is free for a new client: it is accepted by the spare one and let go, or the listener would stay readable and this thread
+ * busy for nothing. */
+static void client_turn_away(fby_server *server)
+{
+    if (server->spare_fd >= 0) close(server->spare_fd);
+    int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) close(fd);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    server->disconnected++;
+    fby_server_log(server, "a client is turned away: this process has no more free descriptors (`ulimit -n`)");
+}
+
 void fby_session_accept(fby_server *server)
 {
-    for (;;) {
+    for (int taken = 0; taken < CLIENTS_AT_ONCE; taken++) {
         int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) client_turn_away(server);
         if (fd < 0) return;
         fby_session *session = calloc(1, sizeof *session);
         fby_error error = FBY_ERROR_INIT;
@@ -208,6 +231,8 @@ void fby_session_close(fby_session *session, const char *why)
     }
     if (session->opening) fby_store_relaxed_u32(&session->opening->cancelled, 1); /* a wish */
     if (session->task) {
+        /* The client has this eventfd too, so that closing it here won't end the watch: it would outlive the session. */
+        epoll_ctl(server->epoll, EPOLL_CTL_DEL, session->task->event_fd, NULL);
         fby_subscription_end(session->task);
         session->task->session = NULL;
         session->task = NULL;

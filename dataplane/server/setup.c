@@ -1,6 +1,7 @@
 /* The set-up thread: what may take long and isn't the conductor's to wait for. Opening a task (parsing, indexing, planning, mapping and populating its
  * memory) and freeing one. It shares nothing with the conductor but the two rings, the budget and a job's atomics. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -47,13 +48,19 @@ static int classes_write(fby_subscription *task, fby_error *error)
     uint32_t classes = fby_dataset_classes(task->dataset);
     if (!classes) return 0;
     task->classes_fd = memfd_create("forebay-classes", MFD_CLOEXEC);
-    FILE *file = task->classes_fd >= 0 ? fdopen(dup(task->classes_fd), "w") : NULL;
-    if (!file) return fby_fail(error, FBY_EIO, "memfd_create: %s", strerror(errno));
+    int copy = task->classes_fd >= 0 ? fcntl(task->classes_fd, F_DUPFD_CLOEXEC, 0) : -1;
+    FILE *file = copy >= 0 ? fdopen(copy, "w") : NULL;
+    if (!file) {
+        int status = fby_fail(error, FBY_EIO, "a memfd for the names of %u classes: %s", classes, strerror(errno));
+        if (copy >= 0) close(copy);
+        return status;
+    }
     for (uint32_t i = 0; i < classes; i++) {
         const char *name = fby_dataset_class(task->dataset, i);
         fwrite(name, 1, strlen(name) + 1, file);
     }
-    if (fclose(file)) return fby_fail(error, FBY_ENOMEM, "no memory for the names of %u classes", classes);
+    bool failed = ferror(file);
+    if (fclose(file) || failed) return fby_fail(error, FBY_ENOMEM, "no memory for the names of %u classes", classes);
     return 0;
 }
 
@@ -80,7 +87,8 @@ static int places_make(fby_subscription *task, fby_error *error)
     task->slots = calloc(task->slot_count, sizeof *task->slots);
     task->free_slots = calloc(task->slot_count, sizeof *task->free_slots);
     task->pending = calloc(task->slot_count, sizeof *task->pending);
-    if (!task->slots || !task->free_slots || !task->pending) return fby_fail(error, FBY_ENOMEM, "no memory for %u blocks' bookkeeping", task->slot_count);
+    task->bad_counts = calloc(task->slot_count, sizeof *task->bad_counts);
+    if (!task->slots || !task->free_slots || !task->pending || !task->bad_counts) return fby_fail(error, FBY_ENOMEM, "no memory for %u blocks' bookkeeping", task->slot_count);
     const fby_segment_header *head = fby_segment_head(&task->segment);
     for (uint32_t i = task->slot_count; i-- > 0;) {
         fby_slot *slot = &task->slots[i];
@@ -144,7 +152,6 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     task->server = server;
     task->event_fd = task->classes_fd = task->segment.fd = task->down.fd = task->up.fd = -1;
     task->opened_ns = fby_now_ns();
-    task->bad_epoch = UINT64_MAX;
     job->task = task;
     int status = fby_spec_parse(&task->spec, job->name, job->text, job->text_bytes, job->base, error);
     if (status) return status;
@@ -163,6 +170,7 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     status = fby_plan_create(&task->plan, specs, 1, fby_dataset_fingerprint(task->dataset), error);
     if (status) return status;
     task->branch = fby_plan_branch(task->plan, 0);
+    if (fby_load_relaxed_u32(&job->cancelled)) return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
     status = fby_sampler_create(&task->sampler, fby_dataset_count(task->dataset), spec->seed, error);
     if (status) return status;
     fby_sampler_task subscription = {.order = spec->order,
@@ -175,6 +183,7 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     status = fby_sampler_join(task->sampler, &subscription, &task->bit, error);
     if (status) return status;
     task->batches = fby_sampler_batches(task->sampler, task->bit);
+    if (fby_load_relaxed_u32(&job->cancelled)) return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
     status = memory_make(task, error);
     if (!status) status = classes_write(task, error);
     if (status) return status;
@@ -185,7 +194,10 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
 
 static void setup_open(fby_server *server, fby_setup_job *job)
 {
-    job->status = task_make(server, job, &job->error);
+    if (fby_load_relaxed_u32(&job->cancelled)) /* a wish */
+        job->status = fby_fail(&job->error, FBY_ECLOSED, "the client is gone");
+    else
+        job->status = task_make(server, job, &job->error);
     if (job->status) {
         fby_subscription_free(job->task);
         job->task = NULL;
@@ -209,7 +221,7 @@ static void *setup_main(void *argument)
             fby_subscription_free(job->task);
             fby_setup_job_free(job);
             break;
-        case SETUP_STOP: fby_setup_job_free(job); return NULL;
+        case SETUP_STOP: return NULL;
         }
     }
 }
@@ -225,6 +237,7 @@ void fby_setup_job_free(fby_setup_job *job)
 
 int fby_setup_start(fby_server *server, fby_error *error)
 {
+    server->setup_backlog_end = &server->setup_backlog;
     int status = fby_mpmc_create(&server->setup_requests, REQUESTS, error);
     if (!status) status = fby_mpmc_create(&server->setup_results, REQUESTS, error);
     if (status) return status;
@@ -236,7 +249,21 @@ int fby_setup_start(fby_server *server, fby_error *error)
 
 void fby_setup_submit(fby_server *server, fby_setup_job *job)
 {
-    while (!fby_mpmc_put(server->setup_requests, job)) usleep(1000); /* 4096 connections are setting up at once */
+    job->next = NULL;
+    *server->setup_backlog_end = job;
+    server->setup_backlog_end = &job->next;
+    fby_setup_hand_over(server);
+}
+
+bool fby_setup_hand_over(fby_server *server)
+{
+    while (server->setup_backlog) {
+        fby_setup_job *job = server->setup_backlog, *next = job->next; /* once handed over, it isn't ours to read */
+        if (!fby_mpmc_put(server->setup_requests, job)) return false;
+        server->setup_backlog = next;
+        if (!next) server->setup_backlog_end = &server->setup_backlog;
+    }
+    return true;
 }
 
 fby_setup_job *fby_setup_finished(fby_server *server)
@@ -245,18 +272,31 @@ fby_setup_job *fby_setup_finished(fby_server *server)
     return fby_mpmc_take(server->setup_results, &item) ? item : NULL;
 }
 
-void fby_setup_stop(fby_server *server)
+static void results_drop(fby_server *server)
 {
-    fby_setup_job *job = server->setup_running ? calloc(1, sizeof *job) : NULL;
-    if (job) {
-        job->kind = SETUP_STOP;
-        fby_setup_submit(server, job);
-        pthread_join(server->setup_thread, NULL);
-    }
-    for (fby_setup_job *left = server->setup_results ? fby_setup_finished(server) : NULL; left; left = fby_setup_finished(server)) {
+    for (fby_setup_job *left = fby_setup_finished(server); left; left = fby_setup_finished(server)) {
         fby_subscription_free(left->task);
         fby_setup_job_free(left);
     }
+}
+
+void fby_setup_stop(fby_server *server)
+{
+    if (server->setup_running) {
+        static fby_setup_job stop = {.kind = SETUP_STOP}; /* so that memory can't be short for it */
+        fby_setup_submit(server, &stop);
+        while (!fby_setup_hand_over(server)) {
+            results_drop(server); /* the thread may wait for a place there */
+            usleep(1000);
+        }
+        /* What is left are openings of sessions that are closed: they are given up at the thread's next look. */
+        while (pthread_tryjoin_np(server->setup_thread, NULL)) {
+            results_drop(server);
+            usleep(1000);
+        }
+        server->setup_running = false;
+    }
+    if (server->setup_results) results_drop(server);
     if (server->setup_requests) fby_mpmc_destroy(&server->setup_requests);
     if (server->setup_results) fby_mpmc_destroy(&server->setup_results);
 }

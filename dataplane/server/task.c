@@ -37,7 +37,7 @@ static void slot_free(fby_slot *slot)
     task->free_slots[task->free_count++] = slot;
 }
 
-/* Takes the memory of a slot's block away from abandoned workers: the block gets another address in this process, and what they may still
+/* Takes the memory of a slot's block away from the workers that were abandoned in this round of it (those of earlier rounds know older addresses): the block gets another address in this process, and what they may still
  * write, at the old one, goes to private memory that nobody reads. Only while no other worker is at the lot. The seals forbid a new writable mapping, so the one
  * there is moved: MREMAP_DONTUNMAP (5.13 for shared memory) leaves the old range in place, so that it is never unmapped under the worker. */
 static bool slot_relocate(fby_slot *slot)
@@ -55,13 +55,14 @@ static bool slot_relocate(fby_slot *slot)
     if (mmap(lot->payload, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
         return false;
     lot->payload = to;
+    lot->abandoned_now = 0;
     return true;
 }
 
 /* Of no more use, but perhaps still written to. */
 static void slot_put_away(fby_slot *slot)
 {
-    if (!slot->lot.quarantine || slot_relocate(slot)) {
+    if (!slot->lot.abandoned_now || slot_relocate(slot)) {
         slot_free(slot);
         return;
     }
@@ -123,13 +124,17 @@ static void sample_failure(fby_error *error, const fby_subscription *task, const
     error->sample = job->id;
 }
 
+/* Bad samples of an epoch so far. Lots of several epochs may be under way, so their counts are kept apart. */
+static uint64_t *bad_count(fby_subscription *task, uint64_t epoch)
+{
+    fby_bad_count *count = &task->bad_counts[epoch % task->slot_count];
+    if (count->epoch != epoch) *count = (fby_bad_count){epoch, 0};
+    return &count->samples;
+}
+
 static void bad_remember(fby_subscription *task, const fby_job *job, uint64_t epoch)
 {
-    if (task->bad_epoch != epoch) {
-        task->bad_epoch = epoch;
-        task->bad_in_epoch = 0;
-    }
-    task->bad_in_epoch++;
+    ++*bad_count(task, epoch);
     fby_bad_sample *bad = &task->bad[task->bad_total++ % BAD_REMEMBERED];
     *bad = (fby_bad_sample){.id = job->id, .reason = job->reason};
     snprintf(bad->op, sizeof bad->op, "%s", job->op);
@@ -141,14 +146,14 @@ static void bad_remember(fby_subscription *task, const fby_job *job, uint64_t ep
 }
 
 /* A part of an epoch allows at least one bad sample; a count is taken as it is. */
-static bool too_many_bad(const fby_subscription *task)
+static bool too_many_bad(const fby_subscription *task, uint64_t bad)
 {
     double limit = task->spec->max_errors;
     if (limit < 1) {
         limit *= (double)fby_sampler_samples(task->sampler, task->bit);
         if (limit < 1) limit = task->spec->max_errors > 0 ? 1 : 0;
     }
-    return (double)task->bad_in_epoch > limit;
+    return (double)bad > limit;
 }
 
 /* --- filling --------------------------------------------------------------------------------------------------------- */
@@ -201,12 +206,13 @@ static void slot_repair(fby_slot *slot)
         if (job->reason == FBY_REASON_NONE) continue;
         bad_remember(task, job, slot->epoch);
         fby_error why = FBY_ERROR_INIT;
-        if (too_many_bad(task)) {
+        uint64_t bad = *bad_count(task, slot->epoch);
+        if (too_many_bad(task, bad)) {
             sample_failure(&why, task, job);
             char last[FBY_ERROR_TEXT];
             memcpy(last, why.text, sizeof last);
             fby_fail(&why, FBY_ESAMPLE, "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
-                     (unsigned long long)task->bad_in_epoch, (unsigned long long)slot->epoch, task->spec->max_errors, last);
+                     (unsigned long long)bad, (unsigned long long)slot->epoch, task->spec->max_errors, last);
             why.sample = job->id;
             task_fail(task, &why);
             return;
@@ -227,7 +233,7 @@ static void slot_repair(fby_slot *slot)
         task->substituted++;
         slot->again[again++] = i;
     }
-    if (lot->quarantine && !slot_relocate(slot)) {
+    if (lot->abandoned_now && !slot_relocate(slot)) {
         fby_error why = FBY_ERROR_INIT;
         fby_fail(&why, FBY_ENOMEM, "no memory to take a block back from a decoder that doesn't return: %s", strerror(errno));
         task_fail(task, &why);
@@ -455,6 +461,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->slots);
     free(task->free_slots);
     free(task->pending);
+    free(task->bad_counts);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);
     for (uint32_t i = 0; i < task->moved_count; i++) munmap(task->moved[i], fby_segment_head(&task->segment)->payload_stride);
