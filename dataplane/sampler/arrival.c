@@ -23,21 +23,20 @@ static bool is_arriving(const fby_arrival *arrival)
 
 int fby_arrival_open(fby_sampler *sampler, const uint64_t *words, fby_subset **out)
 {
-    fby_subset *subset = fby_subset_create(words, sampler->ids);
-    if (!subset) return FBY_ENOMEM;
-    if (!subset->size) {
-        fby_subset_destroy(&subset);
-        return FBY_EINVAL;
-    }
+    fby_subset_digest digest = fby_subset_digest_of(words, sampler->ids);
+    if (!digest.size) return FBY_EINVAL;
 
-    for (uint32_t i = 0; i < FBY_SAMPLER_TASKS; i++) {
+    fby_subset *subset = NULL;
+    for (uint32_t i = 0; i < FBY_SAMPLER_TASKS && !subset; i++) {
         fby_subset *other = sampler->arrival[i].subset;
-        if (!other || !fby_subset_equal(subset, other)) continue;
-        fby_subset_destroy(&subset);
-        subset = other;
-        break;
+        if (other && fby_subset_equal(other, words, digest)) subset = other;
     }
-    if (!subset->uses++) arrival_of(sampler, NULL)->subset = subset;
+    if (!subset) {
+        subset = fby_subset_create(words, sampler->ids, digest);
+        if (!subset) return FBY_ENOMEM;
+        arrival_of(sampler, NULL)->subset = subset;
+    }
+    subset->uses++;
     *out = subset;
     return FBY_OK;
 }

@@ -17,7 +17,10 @@
  * 15,000 pools: 20.0 of either), and it costs a bounded amount of work. */
 enum { LOOKS = 4096 };
 
-enum { RUN = 16 }; /* pools passed over at once */
+enum {
+    RUN = 16,
+    FEW_STRATA = 32
+}; /* pools passed over at once; strata whose shares are looked at for every choice */
 
 fby_choice_tier fby_choice_best_tier(void)
 {
@@ -49,25 +52,45 @@ static bool larger(const fby_pools *pools, uint32_t a, uint32_t b)
     return pools->strata.all[pools->stratum[a]].members < pools->strata.all[pools->stratum[b]].members;
 }
 
-/* The most tasks that any of the pools at `from` … `to` - 1 would serve, if shares don't matter; 0: none
- * serves the hungriest. No branch depends on a mask: most pools are passed over, at about a nanosecond each.
- */
-ALWAYS_INLINE int most_in_run(const uint64_t *mask, uint32_t from, uint32_t to, uint32_t hungriest,
-                              uint64_t ready)
+/* How good a pool is: more tasks that it serves first, then fewer that need its ids and aren't served. */
+ALWAYS_INLINE int score_of(uint64_t mask, uint64_t serves)
 {
-    int most = 0;
-    for (uint32_t i = from; i < to; i++) {
-        uint64_t serves = mask[i] & ready;
-        int here = __builtin_popcountll(serves) & -(int)(serves >> hungriest & 1);
-        most = here > most ? here : most;
+    return __builtin_popcountll(serves) * 2 * FBY_LEVELS - __builtin_popcountll(mask & ~serves);
+}
+
+/* For each stratum, who may be served from it; where strata are many, who may at most: that is found out for
+ * those that matter. */
+static void allowed_set(fby_chooser *chooser, uint64_t ready, uint32_t block)
+{
+    fby_strata *strata = &chooser->pools->strata;
+    for (uint32_t i = 0; i < strata->count; i++) {
+        chooser->allowed[i] =
+            strata->count <= FEW_STRATA ? fby_strata_allowed(strata, i, ready, block) : ready;
     }
-    return most;
+}
+
+/* The best score among the pools at `from` … `to` - 1, at least; 0: none serves the hungriest. No branch
+ * depends on a mask: most pools are passed over, at about a nanosecond each. */
+ALWAYS_INLINE int best_in_run(const fby_chooser *chooser, uint32_t from, uint32_t to, uint32_t hungriest)
+{
+    const uint64_t *masks = chooser->pools->mask;
+    const uint16_t *strata = chooser->pools->stratum;
+    uint64_t any = 0;
+    for (uint32_t i = from; i < to; i++) any |= masks[i];
+    if (!(any >> hungriest & 1)) return 0;
+
+    int best = 0;
+    for (uint32_t i = from; i < to; i++) {
+        uint64_t mask = masks[i], serves = mask & chooser->allowed[strata[i]];
+        int score = score_of(mask, serves) & -(int)(serves >> hungriest & 1);
+        best = score > best ? score : best;
+    }
+    return best;
 }
 
 typedef struct best_pool {
     uint32_t place; /* FBY_NONE: none yet */
-    int most;       /* tasks that it serves */
-    int besides;    /* tasks that need it and aren't served */
+    int score;
     uint64_t serves;
 } best_pool;
 
@@ -78,28 +101,27 @@ ALWAYS_INLINE void look_closely(const fby_chooser *chooser, uint32_t i, uint32_t
     uint64_t mask = pools->mask[i];
     uint64_t serves = mask & fby_strata_allowed(&pools->strata, pools->stratum[i], ready, block);
     if (!(serves >> hungriest & 1)) return;
-    int most = __builtin_popcountll(serves), besides = __builtin_popcountll(mask & ~serves);
-    if (most < best->most) return;
-    if (most == best->most) {
-        if (besides > best->besides) return;
-        if (besides == best->besides && !larger(pools, i, best->place)) return;
-    }
-    *best = (best_pool){i, most, besides, serves};
+    int score = score_of(mask, serves);
+    if (score < best->score || (score == best->score && !larger(pools, i, best->place))) return;
+    *best = (best_pool){i, score, serves};
 }
 
 ALWAYS_INLINE uint32_t look_for_first(fby_chooser *chooser, uint32_t hungriest, uint64_t ready,
                                       uint32_t block, uint64_t *served)
 {
     fby_pools *pools = chooser->pools;
-    best_pool best = {.place = FBY_NONE, .most = 1, .besides = FBY_LEVELS};
+    best_pool best = {.place = FBY_NONE, .score = 0};
     uint32_t looked = 0;
-    for (int level = FBY_LEVELS - 1; level >= best.most; level--) {
+    allowed_set(chooser, ready, block);
+    /* A pool serves no more tasks than its level says. */
+    for (int level = FBY_LEVELS - 1; level > 0 && level * 2 * FBY_LEVELS >= best.score; level--) {
         uint32_t end = pools->end[level];
         for (uint32_t i = pools->end[level + 1]; i < end; i += RUN) {
             if (best.place != FBY_NONE && looked > LOOKS) goto enough;
             uint32_t to = end - i < RUN ? end : i + RUN;
             looked += to - i;
-            if (most_in_run(pools->mask, i, to, hungriest, ready) < best.most) continue;
+            int here = best_in_run(chooser, i, to, hungriest);
+            if (!here || here < best.score) continue;
             for (uint32_t k = i; k < to; k++) look_closely(chooser, k, hungriest, ready, block, &best);
         }
     }

@@ -16,6 +16,7 @@ typedef struct fby_chooser {
     fby_pools *pools;
     uint32_t *heap; /* pools that would serve the same tasks, best first */
     uint32_t heap_count;
+    uint64_t allowed[FBY_SAMPLER_STRATA]; /* a choice's own */
     fby_choice_tier tier;
     uint64_t looks; /* pools looked at, ever */
 } fby_chooser;

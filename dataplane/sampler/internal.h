@@ -107,7 +107,7 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
 void fby_sampler_task_clear(fby_sampler *sampler, uint32_t task);
 /* Looks for the hungriest rank again. */
 void fby_sampler_task_seek_rank(fby_task_state *task);
-/* Begins the epoch after this one, or ends the task's work. */
-void fby_sampler_task_next_epoch(fby_sampler *sampler, uint32_t task);
+/* Begins the epochs after the tasks' current ones, or ends their work. */
+void fby_sampler_task_next_epochs(fby_sampler *sampler, uint64_t tasks);
 
 #endif

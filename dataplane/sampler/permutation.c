@@ -4,7 +4,8 @@
 
 void fby_permutation_set(fby_permutation *permutation, uint32_t n, uint64_t seed, uint64_t epoch)
 {
-    uint64_t a = 2; /* even: else every round, and so every order, would be an even permutation of the pairs */
+    uint64_t a =
+        2; /* even: else every round, and so every order, would be an even permutation of the pairs */
     while (a * a < n) a += 2;
 
     permutation->n = n;

@@ -196,6 +196,20 @@ static void order_remove(fby_pools *pools, uint32_t record)
     pools->count--;
 }
 
+/* Moves a pool down to the level that it belongs to. */
+static void order_lower(fby_pools *pools, uint32_t record, uint32_t to)
+{
+    uint32_t place = pools->pool[record].place;
+    uint64_t mask = pools->mask[place];
+    uint16_t stratum = pools->stratum[place];
+    for (uint32_t level = level_of(pools, place); level > to; level--) {
+        uint32_t last = --pools->end[level];
+        place_move(pools, last, place);
+        place = last;
+    }
+    place_set(pools, place, record, mask, stratum);
+}
+
 /* Every mask may have one bit more than before. */
 static void levels_rise(fby_pools *pools)
 {
@@ -302,35 +316,42 @@ static void sweep_start(fby_pools *pools)
     pools->sweep_left = pools->pool_used;
 }
 
-/* Sets a task's bit in all masks of its strata, where it was clear before, and says whether these are all
+/* Sets tasks' bits in all masks of their strata, where they were clear before, and says whether these are all
  * strata. */
-static bool bit_set(fby_pools *pools, uint32_t task)
+static bool bits_set(fby_pools *pools, uint64_t tasks)
 {
     fby_strata *strata = &pools->strata;
-    uint64_t bit = UINT64_C(1) << task;
-    bool everywhere = true;
-    for (uint32_t i = 0; i < strata->count; i++) everywhere = everywhere && strata->all[i].members & bit;
+    uint64_t everywhere = tasks;
+    for (uint32_t i = 0; i < strata->count; i++) everywhere &= strata->all[i].members;
 
-    if (everywhere) {
-        for (uint32_t i = 0; i < pools->count; i++) pools->mask[i] |= bit;
+    if (everywhere == tasks) {
+        for (uint32_t i = 0; i < pools->count; i++) pools->mask[i] |= tasks;
     } else {
         for (uint32_t i = 0; i < pools->count; i++) {
-            pools->mask[i] |= strata->all[pools->stratum[i]].members & bit;
+            pools->mask[i] |= strata->all[pools->stratum[i]].members & tasks;
         }
     }
-    levels_rise(pools);
-    pools->polarity ^= bit;
+    pools->polarity ^= tasks;
 
-    for (uint32_t i = 0; i < strata->count; i++) strata->all[i].got[task] = 0;
-    strata->got[task] = 0;
+    for (uint64_t left = tasks; left; left &= left - 1) {
+        int task = __builtin_ctzll(left);
+        levels_rise(pools);
+        for (uint32_t i = 0; i < strata->count; i++) strata->all[i].got[task] = 0;
+        strata->got[task] = 0;
+    }
     strata->now++;
-    return everywhere;
+    return everywhere == tasks;
 }
 
-void fby_pools_need_all(fby_pools *pools, uint32_t task)
+void fby_pools_need_all(fby_pools *pools, uint64_t tasks)
 {
-    bool spare = pools->strata.got[task] < pools->strata.wanted[task];
-    bool everywhere = bit_set(pools, task);
+    if (!tasks) return;
+    bool spare = false;
+    for (uint64_t left = tasks; left; left &= left - 1) {
+        int task = __builtin_ctzll(left);
+        spare = spare || pools->strata.got[task] < pools->strata.wanted[task];
+    }
+    bool everywhere = bits_set(pools, tasks);
     if (spare || !everywhere) sweep_start(pools);
 }
 
@@ -356,7 +377,7 @@ void fby_pools_enter(fby_pools *pools, uint32_t task, uint64_t of)
         strata->all[i].members |= UINT64_C(1) << task;
         strata->wanted[task] += strata->all[i].size;
     }
-    if (!bit_set(pools, task)) sweep_start(pools);
+    if (!bits_set(pools, UINT64_C(1) << task)) sweep_start(pools);
 }
 
 /* Strata that differed in a task that left become one, and those without ids go; pools are told the new
@@ -445,10 +466,7 @@ static bool sweep_pool(fby_pools *pools, uint32_t record, uint32_t *budget)
         chain_unlink(pools, record);
         chain_link(pools, record, hash);
     }
-    if (level_of(pools, pools->pool[record].place) != (uint32_t)__builtin_popcountll(mask)) {
-        order_remove(pools, record);
-        order_insert(pools, record, stratum, mask);
-    }
+    order_lower(pools, record, (uint32_t)__builtin_popcountll(mask));
     return true;
 }
 

@@ -94,8 +94,8 @@ uint32_t fby_pools_at(const fby_pools *pools, uint32_t pool, uint32_t k); /* k <
 uint32_t fby_pools_move(fby_pools *pools, uint32_t from, uint32_t k, uint32_t to);
 void fby_pools_move_id(fby_pools *pools, uint32_t id, uint32_t to);
 
-/* `task` needs all ids of the strata it is a member of. */
-void fby_pools_need_all(fby_pools *pools, uint32_t task);
+/* Each of `tasks` needs all ids of the strata it is a member of; `task` needs none any more. */
+void fby_pools_need_all(fby_pools *pools, uint64_t tasks);
 void fby_pools_need_none(fby_pools *pools, uint32_t task);
 /* `task` becomes a member of all strata, or of those that `of` is a member of, and needs all their ids. */
 void fby_pools_enter(fby_pools *pools, uint32_t task, uint64_t of);

@@ -5,7 +5,7 @@
 #include "dataplane/sampler/internal.h"
 
 /* What one call does besides its own work, at most: some 0.1 ms each where memory is slow. */
-enum { SWEEP_STEPS = 1024, ARRIVING_IDS = 512 };
+enum { SWEEP_STEPS = 512, ARRIVING_IDS = 512 };
 
 /* Up to so many pools a block is cut short as soon as it would take a task a block beyond its share of a
  * stratum. Where many tasks of many rates have subsets, that leaves blocks of a few ids and a pool for each:
@@ -125,7 +125,7 @@ uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task)
     fby_task_state *t = task_at(sampler, task);
     if (!t) return 0;
     if (t->given && !t->over) {
-        fby_sampler_task_next_epoch(sampler, task);
+        fby_sampler_task_next_epochs(sampler, UINT64_C(1) << task);
         go_on(sampler);
     }
     return t->epoch;
@@ -361,6 +361,7 @@ static uint64_t draw_ordered(fby_sampler *sampler, uint32_t hungriest, uint64_t 
 /* Each task served gets the draw's ids for its hungriest rank. */
 static void deliver(fby_sampler *sampler, uint64_t served, fby_draw *out)
 {
+    uint64_t ended = 0;
     out->tasks = served;
     sampler->stats.draws++;
     sampler->stats.drawn += out->count;
@@ -381,8 +382,9 @@ static void deliver(fby_sampler *sampler, uint64_t served, fby_draw *out)
         t->served += out->count;
         sampler->stats.delivered += out->count;
         fby_sampler_task_seek_rank(t);
-        if (t->hungriest == FBY_NONE) fby_sampler_task_next_epoch(sampler, task);
+        if (t->hungriest == FBY_NONE) ended |= UINT64_C(1) << task;
     }
+    if (ended) fby_sampler_task_next_epochs(sampler, ended);
 }
 
 int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out)

@@ -17,13 +17,47 @@ static size_t block_count(uint32_t ids)
     return (word_count(ids) + BLOCK_WORDS - 1) / BLOCK_WORDS;
 }
 
-fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids)
+/* Counts bits without an instruction for it that not every CPU has: compilers make vectors of this. */
+static inline uint64_t bits_of(uint64_t word)
+{
+    word -= word >> 1 & UINT64_C(0x5555555555555555);
+    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+    word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return word * UINT64_C(0x0101010101010101) >> 56;
+}
+
+/* A word of the bitmap, without what stands beyond the last id. */
+static inline uint64_t word_of(const uint64_t *words, uint32_t ids, size_t i)
+{
+    uint32_t last = ids % 64;
+    return last && i == ids / 64 ? words[i] & ((UINT64_C(1) << last) - 1) : words[i];
+}
+
+fby_subset_digest fby_subset_digest_of(const uint64_t *words, uint32_t ids)
+{
+    fby_subset_digest digest = {0};
+    uint64_t size = 0;
+    for (size_t i = 0; i < ids / 64; i++) {
+        size += bits_of(words[i]);
+        digest.hash += words[i] * (FBY_GOLDEN * (2 * i + 1));
+    }
+    if (ids % 64) {
+        uint64_t last = word_of(words, ids, ids / 64);
+        size += bits_of(last);
+        digest.hash += last * FBY_GOLDEN;
+    }
+    digest.size = (uint32_t)size;
+    return digest;
+}
+
+fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids, fby_subset_digest digest)
 {
     fby_subset *subset = calloc(1, sizeof *subset);
     if (!subset) return NULL;
 
     size_t count = word_count(ids);
     subset->ids = ids;
+    subset->digest = digest;
     subset->words = malloc(count * sizeof *subset->words);
     subset->before = malloc(block_count(ids) * sizeof *subset->before);
     if (!subset->words || !subset->before) {
@@ -31,13 +65,16 @@ fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids)
         return NULL;
     }
 
-    memcpy(subset->words, words, count * sizeof *words);
-    if (ids % 64) subset->words[count - 1] &= (UINT64_C(1) << ids % 64) - 1;
-    for (size_t i = 0; i < count; i++) {
-        if (i % BLOCK_WORDS == 0) subset->before[i / BLOCK_WORDS] = subset->size;
-        subset->size += (uint32_t)__builtin_popcountll(subset->words[i]);
-        subset->hash = (subset->hash ^ subset->words[i]) * FBY_GOLDEN;
-        subset->hash ^= subset->hash >> 29;
+    uint32_t before = 0;
+    for (size_t start = 0; start < count; start += BLOCK_WORDS) {
+        size_t end = count - start < BLOCK_WORDS ? count : start + BLOCK_WORDS;
+        uint64_t here = 0;
+        for (size_t i = start; i < end; i++) {
+            subset->words[i] = word_of(words, ids, i);
+            here += bits_of(subset->words[i]);
+        }
+        subset->before[start / BLOCK_WORDS] = before;
+        before += (uint32_t)here;
     }
     return subset;
 }
@@ -51,10 +88,12 @@ void fby_subset_destroy(fby_subset **subset)
     *subset = NULL;
 }
 
-bool fby_subset_equal(const fby_subset *a, const fby_subset *b)
+bool fby_subset_equal(const fby_subset *subset, const uint64_t *words, fby_subset_digest digest)
 {
-    return a->hash == b->hash && a->size == b->size && a->ids == b->ids &&
-           memcmp(a->words, b->words, word_count(a->ids) * sizeof *a->words) == 0;
+    if (subset->digest.hash != digest.hash || subset->digest.size != digest.size) return false;
+    size_t whole = subset->ids / 64;
+    return memcmp(subset->words, words, whole * sizeof *words) == 0 &&
+           (subset->ids % 64 == 0 || subset->words[whole] == word_of(words, subset->ids, whole));
 }
 
 uint32_t fby_subset_at(const fby_subset *subset, uint32_t rank)

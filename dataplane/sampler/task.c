@@ -73,7 +73,7 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
         if (code == FBY_EINVAL)
             return fby_fail(error, code, "the task's subset has none of the %u ids", sampler->ids);
         if (code) goto no_memory;
-        t->ids = t->subset->size;
+        t->ids = t->subset->digest.size;
         if (t->ids == sampler->ids) fby_arrival_close(sampler, &t->subset);
     }
 
@@ -133,14 +133,19 @@ void fby_sampler_task_seek_rank(fby_task_state *task)
     }
 }
 
-void fby_sampler_task_next_epoch(fby_sampler *sampler, uint32_t task)
+void fby_sampler_task_next_epochs(fby_sampler *sampler, uint64_t tasks)
 {
-    fby_task_state *t = &sampler->task[task];
-    t->epoch++;
-    epoch_begin(t);
-    if (!is_shared(t)) return;
-    if (t->over)
-        fby_pools_need_none(&sampler->pools, task);
-    else
-        fby_pools_need_all(&sampler->pools, task);
+    uint64_t needing = 0;
+    for (; tasks; tasks &= tasks - 1) {
+        uint32_t task = (uint32_t)__builtin_ctzll(tasks);
+        fby_task_state *t = &sampler->task[task];
+        t->epoch++;
+        epoch_begin(t);
+        if (!is_shared(t)) continue;
+        if (t->over)
+            fby_pools_need_none(&sampler->pools, task);
+        else
+            needing |= UINT64_C(1) << task;
+    }
+    fby_pools_need_all(&sampler->pools, needing); /* one pass for all that end with a draw */
 }

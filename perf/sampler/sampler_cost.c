@@ -39,7 +39,7 @@ typedef struct bench {
     double rate[FBY_SAMPLER_TASKS], owed[FBY_SAMPLER_TASKS];
     uint64_t queued[FBY_SAMPLER_TASKS];
     uint64_t *subset[2];
-    double draw_us, back_us, longest_draw, longest_other;
+    double draw_us, back_us, longest_draw, longest_join, longest_leave, longest_abandon;
 } bench;
 
 static double now_us(void)
@@ -57,10 +57,10 @@ static double random_unit(bench *b)
     return (double)(b->random >> 11) / 9007199254740992.0;
 }
 
-static void other_step(bench *b, double since)
+static void longest(double *longest, double since)
 {
     double took = now_us() - since;
-    if (took > b->longest_other) b->longest_other = took;
+    if (took > *longest) *longest = took;
 }
 
 static void join(bench *b, const scenario *s)
@@ -71,7 +71,7 @@ static void join(bench *b, const scenario *s)
     if (number % 8 == 1 && (int)number / 8 < s->subsets) what.subset = b->subset[number / 8 % 2];
     double since = now_us();
     if (fby_sampler_join(b->sampler, &what, &task, NULL)) exit(1);
-    other_step(b, since);
+    longest(&b->longest_join, since);
     b->live |= UINT64_C(1) << task;
     b->rate[task] = task ? s->slowest + (1 - s->slowest) * random_unit(b) : 1;
     b->owed[task] = 0;
@@ -82,7 +82,7 @@ static void leave(bench *b, uint32_t task)
 {
     double since = now_us();
     fby_sampler_leave(b->sampler, task);
-    other_step(b, since);
+    longest(&b->longest_leave, since);
     b->live &= ~(UINT64_C(1) << task);
 }
 
@@ -107,7 +107,7 @@ static void consume(bench *b, double samples)
 }
 
 static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch, double *us_per_id,
-                double *longest)
+                double *step)
 {
     static fby_draw draw;
     bench b = {.ids = ids, .random = 88172645463325252u, .tasks = tasks, .batch = batch};
@@ -134,7 +134,7 @@ static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch,
             if (random_unit(&b) < 0.5) {
                 double since = now_us();
                 fby_sampler_abandon(b.sampler, task);
-                other_step(&b, since);
+                longest(&b.longest_abandon, since);
             } else {
                 leave(&b, task);
                 join(&b, s);
@@ -156,13 +156,16 @@ static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch,
     fby_sampler_stats stats;
     fby_sampler_get_stats(b.sampler, &stats);
     *us_per_id = (b.draw_us + b.back_us) / (double)drawn;
-    *longest = b.longest_draw > b.longest_other ? b.longest_draw : b.longest_other;
-    printf("%-28s %6.3f us/id (draw %.3f, back %.3f)  longest draw %6.0f us, other %6.0f us  shared by %4.1f "
-           " block %5.1f  "
-           "%5.0f MiB\n",
+    *step = b.longest_draw;
+    if (b.longest_join > *step) *step = b.longest_join;
+    if (b.longest_leave > *step) *step = b.longest_leave;
+    if (b.longest_abandon > *step) *step = b.longest_abandon;
+    printf("%-27s %6.3f us/id (draw %.3f, back %.3f)  longest draw %5.0f, join %5.0f, leave %5.0f, abandon "
+           "%5.0f us  "
+           "shared by %4.1f  block %5.1f  %4.0f MiB\n",
            s->name, *us_per_id, b.draw_us / (double)drawn, b.back_us / (double)drawn, b.longest_draw,
-           b.longest_other, (double)stats.delivered / (double)stats.drawn, (double)drawn / (double)draws,
-           (double)fby_sampler_bytes(b.sampler) / 1048576);
+           b.longest_join, b.longest_leave, b.longest_abandon, (double)stats.delivered / (double)stats.drawn,
+           (double)drawn / (double)draws, (double)fby_sampler_bytes(b.sampler) / 1048576);
     fflush(stdout);
     fby_sampler_destroy(&b.sampler);
     for (int kind = 0; kind < 2; kind++) free(b.subset[kind]);
@@ -178,10 +181,10 @@ int main(int argc, char **argv)
 
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
         if (argc > 4 && strtoul(argv[4], NULL, 10) != i) continue;
-        double us_per_id, longest;
-        run(&scenarios[i], ids, tasks, batch, &us_per_id, &longest);
+        double us_per_id, step;
+        run(&scenarios[i], ids, tasks, batch, &us_per_id, &step);
         if (us_per_id > worst_id) worst_id = us_per_id;
-        if (longest > worst_step) worst_step = longest;
+        if (step > worst_step) worst_step = step;
     }
     printf("{\"name\": \"sampler_id\", \"ratio\": %.3f, \"spread\": 0, \"mark\": %.1f, \"holds\": %s, "
            "\"unit\": \"us an id "

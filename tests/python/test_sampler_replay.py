@@ -20,7 +20,7 @@ class Schedule:
 
     def __init__(self, seed):
         self.random = random.Random(seed)
-        self.n = self.random.choice([1, 2, 5, 17, 33, 100, 100, 250, 400])
+        self.n = self.random.choice([1, 2, 5, 17, 33, 100, 100, 180, 250])
         self.model = NeedPools(self.n, seed)
         self.commands, self.answers = [f"new {self.n} {seed}"], []
         self.rates, self.owed = {}, {}

@@ -5,7 +5,7 @@
 #include "dataplane/sampler/internal.h"
 #include "tests/support/test.h"
 
-enum { IDS = 200000, BATCH = 8, MOST_LOOKS = 3 * 4096, MOST_SWEPT = 1024, MOST_ARRIVED = 512 + 64 };
+enum { IDS = 200000, BATCH = 8, MOST_LOOKS = 3 * 4096, MOST_SWEPT = 512, MOST_ARRIVED = 512 + 64 };
 
 static fby_draw draw;
 
