@@ -9,11 +9,11 @@
 
 enum { FBY_EXIT_FAILED = 1, FBY_EXIT_USAGE = 64 };
 
-int fby_command_serve(int count, char **arguments);
-int fby_command_run(int count, char **arguments);
-int fby_command_plan(int count, char **arguments);
-int fby_command_status(int count, char **arguments);
-int fby_command_doctor(int count, char **arguments);
+int fby_command_serve(int count, char **values);
+int fby_command_run(int count, char **values);
+int fby_command_plan(int count, char **values);
+int fby_command_status(int count, char **values);
+int fby_command_doctor(int count, char **values);
 
 /* Parses with argp under the name "forebay COMMAND". */
 int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments,

@@ -80,8 +80,7 @@ static void stop_note(int number)
     stopped = number;
 }
 
-/* --- figures
- * ------------------------------------------------------------------------------------------------------- */
+/* --- figures ------------------------------------------------------------------------------------------ */
 
 /* The server's are of all its tasks, and count what it prepared ahead: they are divided by the samples that
  * it worked on. */
@@ -235,9 +234,7 @@ static void summary_print(const run_figures *figures, const run_arguments *argum
            bottleneck(figures, arguments->rate), 100 * figures->wait_s / figures->wall_s);
 }
 
-/* --- progress
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- progress ----------------------------------------------------------------------------------------- */
 
 typedef struct run_progress {
     bool tty, quiet;
@@ -279,9 +276,7 @@ static bool index_progress(void *user, uint64_t found, uint64_t done)
     return !stopped;
 }
 
-/* --- the run
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- the run ------------------------------------------------------------------------------------------ */
 
 /* Touches every sample, as little as a trainer could. */
 static uint64_t batch_touch(const fby_batch *batch)
