@@ -218,6 +218,7 @@ int fby_command_plan(int count, char **values)
     fby_plan *plan = NULL;
     plan_costs costs = {0};
     int status = fby_spec_load(&spec, arguments.spec, &error);
+    if (!status) status = fby_spec_check_served(spec, &error);
     if (!status) {
         fby_dataset_options open = {.kind = spec->dataset_kind,
                                     .path = spec->dataset_path,

@@ -8,8 +8,8 @@
         images = torch.from_dlpack(images)        # no copy; numpy.asarray() likewise
         ...
 
-One data plane per user and machine reads, decodes and augments each sample once, for all training jobs. The first Loader starts it; it
-ends by itself after the last.
+One data plane per user and machine reads, decodes and augments for all training jobs. The first Loader starts it; it ends by itself
+after the last.
 """
 
 from forebay import ops
