@@ -11,6 +11,8 @@
 #include "ringbuf/fdpass.h"
 #include "ringbuf/wait.h"
 
+enum { END_SEEN_MS = 250 };
+
 const char *fby_version(void)
 {
     return FBY_VERSION_TEXT;
@@ -18,14 +20,19 @@ const char *fby_version(void)
 
 int fby_connection_lost(const fby_connection *connection, fby_error *error)
 {
+    if (error) {
+        error->pid = connection->peer.pid;
+        error->signal = 0;
+    }
+    /* A process closes its sockets a moment before it is seen to have ended. */
+    struct pollfd entry = {connection->peer.pidfd, POLLIN, 0};
+    if (connection->peer.pidfd >= 0 && poll(&entry, 1, END_SEEN_MS) == 0)
+        return fby_fail(error, FBY_ELOST, "the server, process %d, closed this connection: its log says why", (int)connection->peer.pid);
     int signal = fby_peer_signal(&connection->peer);
     char how[64] = "";
     if (signal) snprintf(how, sizeof how, " (%s)", strsignal(signal));
     int status = fby_fail(error, FBY_ELOST, "the server, process %d, is gone%s: open the task again", (int)connection->peer.pid, how);
-    if (error) {
-        error->pid = connection->peer.pid;
-        error->signal = signal;
-    }
+    if (error) error->signal = signal;
     return status;
 }
 
@@ -34,6 +41,25 @@ int fby_connection_send(fby_connection *connection, const void *message, size_t 
     struct iovec part = {(void *)message, bytes};
     int status = fby_fdpass_send(connection->socket, &part, 1, NULL, 0, error);
     return status == FBY_ECLOSED ? fby_connection_lost(connection, error) : status;
+}
+
+/* What came is a message of this protocol, and no failure: its bytes, or a status. */
+static int64_t message_check(const void *buffer, int64_t got, fby_error *error)
+{
+    const fby_message *head = buffer;
+    if ((size_t)got < sizeof *head || head->magic != FBY_MESSAGE_MAGIC)
+        return fby_fail(error, FBY_EPROTO, "what answers isn't a Forebay server");
+    if (head->type == FBY_MESSAGE_FAILED && (size_t)got >= sizeof(fby_failed)) {
+        const fby_failed *failed = buffer;
+        int code = failed->code < 0 ? failed->code : FBY_EPROTO;
+        fby_fail(error, code, "%.*s", (int)((size_t)got - sizeof *failed), (const char *)(failed + 1));
+        if (error) error->sample = failed->sample;
+        return code;
+    }
+    if (head->version != FBY_PROTOCOL_VERSION)
+        return fby_fail(error, FBY_EVERSION, "the server speaks protocol %u, this client %u: use the same version of Forebay for both",
+                        head->version, FBY_PROTOCOL_VERSION);
+    return got;
 }
 
 int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t bytes, int *fds, int *fd_count,
@@ -45,26 +71,21 @@ int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t 
     if (ready < 0) return fby_fail(error, FBY_EIO, "poll: %s", strerror(errno));
     if (ready == 0) return fby_fail(error, FBY_ETIMEDOUT, "the server, process %d, didn't answer within %d ms", (int)connection->peer.pid, timeout_ms);
     int none = 0;
-    int64_t got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count ? fd_count : &none, error);
+    if (!fd_count) fd_count = &none;
+    int room = *fd_count;
+    int64_t got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count, error);
     /* A server that refused and closed before it read our message resets the connection once; its refusal stands behind that. */
-    if (got == FBY_ECLOSED) got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count ? fd_count : &none, error);
+    if (got == FBY_ECLOSED) {
+        *fd_count = room;
+        got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count, error);
+    }
     if (got == FBY_ECLOSED) return fby_connection_lost(connection, error);
     if (got < 0) return got;
-    const fby_message *head = buffer;
-    if ((size_t)got < sizeof *head || head->magic != FBY_MESSAGE_MAGIC)
-        return fby_fail(error, FBY_EPROTO, "what answers isn't a Forebay server");
-    if (head->type == FBY_MESSAGE_FAILED && (size_t)got >= sizeof(fby_failed)) {
-        const fby_failed *failed = buffer;
-        size_t text = (size_t)got - sizeof *failed;
-        int code = failed->code < 0 ? failed->code : FBY_EPROTO;
-        uint64_t sample = failed->sample;
-        fby_fail(error, code, "%.*s", (int)text, (const char *)(failed + 1));
-        if (error) error->sample = sample;
-        return code;
+    got = message_check(buffer, got, error);
+    if (got < 0) {
+        for (int i = 0; i < *fd_count; i++) close(fds[i]);
+        *fd_count = 0;
     }
-    if (head->version != FBY_PROTOCOL_VERSION)
-        return fby_fail(error, FBY_EVERSION, "the server speaks protocol %u, this client %u: use the same version of Forebay for both",
-                        head->version, FBY_PROTOCOL_VERSION);
     return got;
 }
 

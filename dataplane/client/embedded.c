@@ -11,13 +11,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
 #include "dataplane/protocol/paths.h"
 #include "ringbuf/wait.h"
 
-enum { READY_FD = 3 };
+enum { READY_FD = 3, LOCK_LOOK_NS = 5 * 1000 * 1000 };
 
 extern char **environ;
 
@@ -65,14 +66,15 @@ _Noreturn static void server_exec(const char *program, char *const *arguments, i
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (int number = 1; number < 32; number++) signal(number, SIG_DFL);
+    /* Where the trainer has no standard streams, these are among the numbers that are taken now: out of the way. */
+    ready = fcntl(ready, F_DUPFD, READY_FD + 1);
+    if (log >= 0) log = fcntl(log, F_DUPFD, READY_FD + 1);
     int null = open("/dev/null", O_RDWR);
+    if (null >= 0) null = fcntl(null, F_DUPFD, READY_FD + 1);
     dup2(null, 0);
     dup2(log >= 0 ? log : null, 1);
     dup2(log >= 0 ? log : null, 2);
-    if (ready != READY_FD)
-        dup2(ready, READY_FD);
-    else
-        fcntl(ready, F_SETFD, 0);
+    dup2(ready, READY_FD);
     close_range(READY_FD + 1, ~0u, 0);
     if (chdir("/")) _exit(126);
     execve(program, arguments, environ);
@@ -160,18 +162,27 @@ int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_erro
     strcpy(strrchr(lock_path, '.'), ".lock");
     int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock < 0) return fby_fail(error, FBY_EIO, "can't open %s: %s", lock_path, strerror(errno));
-    while (flock(lock, LOCK_EX)) {
-        if (errno == EINTR) continue;
-        status = fby_fail(error, FBY_EIO, "can't lock %s: %s", lock_path, strerror(errno));
-        goto out;
+    uint64_t deadline = fby_now_ns() + (uint64_t)timeout_ms * 1000000;
+    for (;;) {
+        bool locked = flock(lock, LOCK_EX | LOCK_NB) == 0;
+        int refusal = errno;
+        /* Whoever has, or had, the lock may have started it. */
+        fd = fby_socket_connect(path, NULL);
+        if (fd >= 0) {
+            close(fd);
+            break;
+        }
+        if (locked) {
+            status = server_spawn(found, path, timeout_ms, error);
+            break;
+        }
+        if (refusal != EWOULDBLOCK && refusal != EINTR)
+            status = fby_fail(error, FBY_EIO, "can't lock %s: %s", lock_path, strerror(refusal));
+        else if (fby_now_ns() >= deadline)
+            status = fby_fail(error, FBY_ETIMEDOUT, "another process holds %s, but started no server within %d ms", lock_path, timeout_ms);
+        if (status) break;
+        nanosleep(&(struct timespec){0, LOCK_LOOK_NS}, NULL);
     }
-    /* Whoever held the lock before us may have started it. */
-    fd = fby_socket_connect(path, NULL);
-    if (fd >= 0)
-        close(fd);
-    else
-        status = server_spawn(found, path, timeout_ms, error);
-out:
     close(lock);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
+#include "kernels/dtype.h"
 #include "ringbuf/fdpass.h"
 #include "ringbuf/wait.h"
 
@@ -83,13 +84,34 @@ static int classes_read(fby_task *task, int fd, uint32_t count, fby_error *error
     return 0;
 }
 
+/* What the server says of its samples is what its segment holds: pointers are made of it. */
+static int segment_fits(const fby_task *task, const fby_opened *opened, fby_error *error)
+{
+    const fby_segment_header *head = fby_segment_head(&task->segment);
+    uint64_t bytes = opened->element >= FBY_ELEMENT_U8 && opened->element <= FBY_ELEMENT_F32 ? fby_dtype_bytes((fby_dtype)opened->element) : 0;
+    for (uint32_t i = 0; i < opened->dimensions; i++)
+        if (__builtin_mul_overflow(bytes, opened->shape[i], &bytes)) bytes = 0;
+    if (!bytes || bytes != opened->sample_bytes || bytes != head->sample_stride)
+        return fby_fail(error, FBY_EPROTO, "the server announced samples of %llu bytes, whose shape makes %llu and whose blocks hold %llu",
+                        (unsigned long long)opened->sample_bytes, (unsigned long long)bytes, (unsigned long long)head->sample_stride);
+    if (head->capacity < opened->batch)
+        return fby_fail(error, FBY_EPROTO, "the server's blocks hold %u samples, less than a batch of %u", head->capacity, opened->batch);
+    if (opened->return_capacity <= head->blocks)
+        return fby_fail(error, FBY_EPROTO, "the server has %u blocks, but room for %u returns", head->blocks, opened->return_capacity);
+    return 0;
+}
+
 /* Takes over what OPENED brought; `fds` are closed or owned by the task afterwards. */
 static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int fd_count, fby_error *error)
 {
     int status = 0;
-    if (fd_count != FBY_OPENED_FDS + (opened->classes > 0) || opened->dimensions > 4 || !opened->batch || !opened->window) {
+    int expected = FBY_OPENED_FDS + (opened->classes > 0);
+    if (fd_count != expected || opened->dimensions > 4 || !opened->batch || !opened->window) {
         for (int i = 0; i < fd_count; i++) close(fds[i]);
-        return fby_fail(error, FBY_EPROTO, "the server opened the task with %d descriptors", fd_count);
+        if (fd_count != expected)
+            return fby_fail(error, FBY_EPROTO, "the server opened the task with %d descriptors, where %d were expected", fd_count, expected);
+        return fby_fail(error, FBY_EPROTO, "the server opened a task with batches of %u, a window of %u and samples of %u dimensions", opened->batch,
+                        opened->window, opened->dimensions);
     }
     task->event_fd = fds[3];
     status = fby_region_map(&task->segment, fds[0], FBY_REGION_SEGMENT, error);
@@ -98,14 +120,13 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     next = fby_region_map(&task->up, fds[2], FBY_REGION_UP, status ? NULL : error);
     status = status ? status : next;
     if (!status) status = fby_segment_check(&task->segment, error);
+    if (!status) status = segment_fits(task, opened, error);
     if (!status) status = fby_delivery_reader_init(&task->reader, task->down.base, task->down.bytes, task->up.base, error);
     if (!status) status = fby_returns_writer_init(&task->returns, task->up.base, task->up.bytes, opened->return_capacity, error);
     if (opened->classes) {
         if (!status) status = classes_read(task, fds[4], opened->classes, error);
         close(fds[4]);
     }
-    if (!status && fby_segment_head(&task->segment)->capacity < opened->batch)
-        status = fby_fail(error, FBY_EPROTO, "the server's blocks hold less than a batch");
     task->spin_ns = opened->spin_ns;
     task->least_epoch = opened->first_epoch;
     task->epoch = opened->first_epoch;
@@ -428,15 +449,17 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         fby_failed failed;
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
     } answer;
+    fby_error why = FBY_ERROR_INIT;
     int64_t got;
-    do got = fby_connection_receive(&task->connection, &answer, sizeof answer, NULL, NULL, FBY_CONNECT_TIMEOUT_MS, error);
+    do got = fby_connection_receive(&task->connection, &answer, sizeof answer, NULL, NULL, FBY_CONNECT_TIMEOUT_MS, &why);
     while (got == FBY_EINTR);
-    if (got < 0) {
-        if (got == FBY_EEND) task->ended = true;
-        return (int)got;
+    if (got == FBY_EEND) {
+        task->ended = true;
+        if (error) *error = why;
+        return FBY_EEND;
     }
-    if (answer.epoch.head.type == FBY_MESSAGE_TASK_FAILED) {
-        fby_error why = FBY_ERROR_INIT;
+    if (got < 0) return fail_for_good(task, (int)got, &why, error); /* an answer that came later would be taken for another's */
+    if (answer.epoch.head.type == FBY_MESSAGE_TASK_FAILED && (size_t)got >= sizeof answer.failed && answer.failed.code < 0) {
         fby_fail(&why, answer.failed.code, "%.*s", (int)((size_t)got - sizeof answer.failed), (const char *)(&answer.failed + 1));
         why.sample = answer.failed.sample;
         return fail_for_good(task, answer.failed.code, &why, error);

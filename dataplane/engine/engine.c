@@ -446,12 +446,12 @@ failed:
     return status;
 }
 
-/* Waits up to two seconds for the workers to leave; true where one doesn't. */
+/* Waits up to a second for the workers to leave; true where one doesn't. */
 static bool workers_end(fby_engine *engine)
 {
     for (fby_worker *worker = engine->workers; worker; worker = worker->next) fby_store_release_u32(&worker->retire, 1);
     if (engine->work_ring) fby_mpmc_wake_all(engine->work_ring);
-    for (int attempt = 0; engine->workers && attempt < 400; attempt++) {
+    for (int attempt = 0; engine->workers && attempt < 200; attempt++) {
         for (fby_worker *worker = engine->workers, *next; worker; worker = next) {
             next = worker->next;
             if (fby_load_acquire_u32(&worker->returned)) worker_remove(engine, worker);

@@ -56,6 +56,19 @@ typedef struct fby_slot {
 
 enum { BAD_REMEMBERED = 32, FIRST_BLOCK = 1 };
 
+/* Samples found bad, by epoch; zero-initialised. */
+typedef struct fby_bad_set {
+    struct fby_bad_place {
+        uint64_t epoch, id;
+        bool used;
+    } *places;
+    uint32_t room, count;
+} fby_bad_set;
+
+/* True where it wasn't there yet. Epochs below `least_epoch` are never asked for again. */
+bool fby_bad_set_add(fby_bad_set *set, uint64_t epoch, uint64_t id, uint64_t least_epoch);
+void fby_bad_set_free(fby_bad_set *set);
+
 /* Bad samples of one epoch. */
 typedef struct fby_bad_count {
     uint64_t epoch, samples;
@@ -108,6 +121,7 @@ struct fby_subscription {
     /* Figures. */
     uint64_t opened_ns, delivered_samples, delivered_batches, returned_batches;
     uint64_t bad_total, substituted;
+    fby_bad_set bad_known;
     fby_bad_count *bad_counts; /* one per slot: as many epochs can be under way at once; epoch e's is at e % slot_count */
     fby_bad_sample bad[BAD_REMEMBERED]; /* the latest; bad_total counts all */
 };

@@ -20,9 +20,9 @@
 #include "dataplane/server/internal.h"
 #include "ringbuf/wait.h"
 
-enum { EVENTS_AT_ONCE = 64, BUSY_SLEEP_MS = 100 };
+enum { EVENTS_AT_ONCE = 64, BUSY_SLEEP_MS = 100, LOCK_ATTEMPTS = 300 };
 
-static const uint64_t LINGER_NS = 10 * 1000 * 1000 * 1000ull;
+static const uint64_t LINGER_NS = 10 * 1000 * 1000 * 1000ull, END_NS = 2 * 1000 * 1000 * 1000ull;
 
 void fby_server_log(fby_server *server, const char *format, ...)
 {
@@ -60,24 +60,46 @@ void fby_server_cpus_update(fby_server *server)
 
 /* --- starting ------------------------------------------------------------------------------------------------------- */
 
+/* Of two servers that start at once, one would take the other's socket, bound but not yet listening, for a stale one. A lock on the folder leaves nothing
+ * behind. The descriptor, or -1 where the folder can't be locked. */
+static int folder_lock(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int attempt = 0; fd >= 0 && attempt < LOCK_ATTEMPTS; attempt++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+        usleep(10000);
+    }
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
 /* Replaces a socket that nobody listens at; refuses where a server lives. */
 static int socket_open(fby_server *server, fby_error *error)
 {
     const char *path = server->options.socket;
+    int status = 0, folder = folder_lock(path);
     int fd = fby_socket_connect(path, NULL);
+    struct stat found;
     if (fd >= 0) {
         close(fd);
-        return fby_fail(error, FBY_EINVAL, "a server already listens at %s: stop it first, or choose another --socket", path);
+        status = fby_fail(error, FBY_EINVAL, "a server already listens at %s: stop it first, or choose another --socket", path);
+    } else if (lstat(path, &found) == 0) {
+        if (!S_ISSOCK(found.st_mode))
+            status = fby_fail(error, FBY_EINVAL, "%s is there and isn't a socket: choose another --socket", path);
+        else if (unlink(path))
+            status = fby_fail(error, FBY_EIO, "can't replace the stale socket %s: %s", path, strerror(errno));
     }
-    struct stat found;
-    if (lstat(path, &found) == 0) {
-        if (!S_ISSOCK(found.st_mode)) return fby_fail(error, FBY_EINVAL, "%s is there and isn't a socket: choose another --socket", path);
-        if (unlink(path)) return fby_fail(error, FBY_EIO, "can't replace the stale socket %s: %s", path, strerror(errno));
+    if (!status) {
+        mode_t before = umask(0177);
+        fd = fby_socket_listen(path, error);
+        umask(before);
+        status = fd < 0 ? fd : 0;
     }
-    mode_t before = umask(0177);
-    fd = fby_socket_listen(path, error);
-    umask(before);
-    if (fd < 0) return fd;
+    if (folder >= 0) close(folder);
+    if (status) return status;
     fcntl(fd, F_SETFL, O_NONBLOCK);
     server->listener = fd;
     return 0;
@@ -328,14 +350,15 @@ static void server_end(fby_server *server)
     if (server->listener >= 0 && !server->options.embedded) unlink(server->options.socket);
     for (fby_session *session = server->sessions; session; session = session->next) fby_session_close(session, NULL);
     /* Lots come back in milliseconds, but for those of stuck workers. */
-    for (int attempt = 0; server->engine && server->tasks && attempt < 500; attempt++) {
+    uint64_t deadline = fby_now_ns() + END_NS;
+    while (server->engine && server->tasks && fby_now_ns() < deadline) {
         tasks_advance(server);
         fby_engine_look_after(server->engine, fby_now_ns());
         ended_free(server);
-        if (server->tasks) usleep(10000);
+        if (server->tasks) usleep(2000);
     }
-    fby_setup_stop(server);
     ended_free(server);
+    fby_setup_stop(server);
     if (fby_engine_destroy(&server->engine) || server->tasks) {
         /* A worker is still inside a decoder: memory that it may touch can't be freed; the process's end takes it all. */
         fby_server_log(server, "ending with a worker that never came back");

@@ -134,7 +134,7 @@ static uint64_t *bad_count(fby_subscription *task, uint64_t epoch)
 
 static void bad_remember(fby_subscription *task, const fby_job *job, uint64_t epoch)
 {
-    ++*bad_count(task, epoch);
+    if (fby_bad_set_add(&task->bad_known, epoch, job->id, task->epoch)) ++*bad_count(task, epoch);
     fby_bad_sample *bad = &task->bad[task->bad_total++ % BAD_REMEMBERED];
     *bad = (fby_bad_sample){.id = job->id, .reason = job->reason};
     snprintf(bad->op, sizeof bad->op, "%s", job->op);
@@ -462,6 +462,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->free_slots);
     free(task->pending);
     free(task->bad_counts);
+    fby_bad_set_free(&task->bad_known);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);
     for (uint32_t i = 0; i < task->moved_count; i++) munmap(task->moved[i], fby_segment_head(&task->segment)->payload_stride);
