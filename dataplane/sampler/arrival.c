@@ -23,17 +23,19 @@ static bool is_arriving(const fby_arrival *arrival)
 
 int fby_arrival_open(fby_sampler *sampler, const uint64_t *words, fby_subset **out)
 {
-    fby_subset_digest digest = fby_subset_digest_of(words, sampler->ids);
-    if (!digest.size) return FBY_EINVAL;
-
+    uint64_t hash = fby_subset_hash(words, sampler->ids);
     fby_subset *subset = NULL;
     for (uint32_t i = 0; i < FBY_SAMPLER_TASKS && !subset; i++) {
         fby_subset *other = sampler->arrival[i].subset;
-        if (other && fby_subset_equal(other, words, digest)) subset = other;
+        if (other && fby_subset_equal(other, words, hash)) subset = other;
     }
     if (!subset) {
-        subset = fby_subset_create(words, sampler->ids, digest);
+        subset = fby_subset_create(words, sampler->ids);
         if (!subset) return FBY_ENOMEM;
+        if (!subset->size) {
+            fby_subset_destroy(&subset);
+            return FBY_EINVAL;
+        }
         arrival_of(sampler, NULL)->subset = subset;
     }
     subset->uses++;

@@ -23,41 +23,33 @@ static inline uint64_t bits_of(uint64_t word)
     word -= word >> 1 & UINT64_C(0x5555555555555555);
     word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
     word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
-    return word * UINT64_C(0x0101010101010101) >> 56;
+    word += word >> 8;
+    word += word >> 16;
+    word += word >> 32;
+    return word & 0x7f;
 }
 
-/* A word of the bitmap, without what stands beyond the last id. */
-static inline uint64_t word_of(const uint64_t *words, uint32_t ids, size_t i)
+/* The last word of the bitmap where it is used in part: without what stands beyond the last id. */
+static uint64_t part_word(const uint64_t *words, uint32_t ids)
 {
-    uint32_t last = ids % 64;
-    return last && i == ids / 64 ? words[i] & ((UINT64_C(1) << last) - 1) : words[i];
+    return words[ids / 64] & ((UINT64_C(1) << ids % 64) - 1);
 }
 
-fby_subset_digest fby_subset_digest_of(const uint64_t *words, uint32_t ids)
+uint64_t fby_subset_hash(const uint64_t *words, uint32_t ids)
 {
-    fby_subset_digest digest = {0};
-    uint64_t size = 0;
-    for (size_t i = 0; i < ids / 64; i++) {
-        size += bits_of(words[i]);
-        digest.hash += words[i] * (FBY_GOLDEN * (2 * i + 1));
-    }
-    if (ids % 64) {
-        uint64_t last = word_of(words, ids, ids / 64);
-        size += bits_of(last);
-        digest.hash += last * FBY_GOLDEN;
-    }
-    digest.size = (uint32_t)size;
-    return digest;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < ids / 64; i++) hash += words[i] * (FBY_GOLDEN * (2 * i + 1));
+    return ids % 64 ? hash ^ fby_mix64(part_word(words, ids)) : hash;
 }
 
-fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids, fby_subset_digest digest)
+fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids)
 {
     fby_subset *subset = calloc(1, sizeof *subset);
     if (!subset) return NULL;
 
     size_t count = word_count(ids);
     subset->ids = ids;
-    subset->digest = digest;
+    subset->hash = fby_subset_hash(words, ids);
     subset->words = malloc(count * sizeof *subset->words);
     subset->before = malloc(block_count(ids) * sizeof *subset->before);
     if (!subset->words || !subset->before) {
@@ -65,16 +57,14 @@ fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids, fby_subset_di
         return NULL;
     }
 
-    uint32_t before = 0;
+    memcpy(subset->words, words, ids / 64 * sizeof *words);
+    if (ids % 64) subset->words[ids / 64] = part_word(words, ids);
     for (size_t start = 0; start < count; start += BLOCK_WORDS) {
         size_t end = count - start < BLOCK_WORDS ? count : start + BLOCK_WORDS;
         uint64_t here = 0;
-        for (size_t i = start; i < end; i++) {
-            subset->words[i] = word_of(words, ids, i);
-            here += bits_of(subset->words[i]);
-        }
-        subset->before[start / BLOCK_WORDS] = before;
-        before += (uint32_t)here;
+        for (size_t i = start; i < end; i++) here += bits_of(subset->words[i]);
+        subset->before[start / BLOCK_WORDS] = subset->size;
+        subset->size += (uint32_t)here;
     }
     return subset;
 }
@@ -88,12 +78,11 @@ void fby_subset_destroy(fby_subset **subset)
     *subset = NULL;
 }
 
-bool fby_subset_equal(const fby_subset *subset, const uint64_t *words, fby_subset_digest digest)
+bool fby_subset_equal(const fby_subset *subset, const uint64_t *words, uint64_t hash)
 {
-    if (subset->digest.hash != digest.hash || subset->digest.size != digest.size) return false;
-    size_t whole = subset->ids / 64;
-    return memcmp(subset->words, words, whole * sizeof *words) == 0 &&
-           (subset->ids % 64 == 0 || subset->words[whole] == word_of(words, subset->ids, whole));
+    uint32_t whole = subset->ids / 64;
+    return subset->hash == hash && memcmp(subset->words, words, whole * sizeof *words) == 0 &&
+           (subset->ids % 64 == 0 || subset->words[whole] == part_word(words, subset->ids));
 }
 
 uint32_t fby_subset_at(const fby_subset *subset, uint32_t rank)

@@ -6,28 +6,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What tells most bitmaps apart, and how many ids they have. */
-typedef struct fby_subset_digest {
-    uint64_t hash;
-    uint32_t size;
-} fby_subset_digest;
-
 typedef struct fby_subset {
     uint64_t *words;  /* bits from `ids` on are clear */
     uint32_t *before; /* per 512 ids: how many of the subset stand before them */
-    fby_subset_digest digest;
-    uint32_t ids; /* of the whole set */
+    uint64_t hash;
+    uint32_t ids;  /* of the whole set */
+    uint32_t size; /* of the subset; may be 0 */
     uint32_t uses;
 } fby_subset;
 
 /* Bits of `words` from `ids` on don't count. */
-fby_subset_digest fby_subset_digest_of(const uint64_t *words, uint32_t ids);
-fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids,
-                              fby_subset_digest digest); /* NULL without memory */
+fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids); /* NULL without memory */
 void fby_subset_destroy(fby_subset **subset);
 
-bool fby_subset_equal(const fby_subset *subset, const uint64_t *words, fby_subset_digest digest);
-uint32_t fby_subset_at(const fby_subset *subset, uint32_t rank); /* rank < digest.size */
+/* Tells most bitmaps apart; whether two are equal. */
+uint64_t fby_subset_hash(const uint64_t *words, uint32_t ids);
+bool fby_subset_equal(const fby_subset *subset, const uint64_t *words, uint64_t hash);
+uint32_t fby_subset_at(const fby_subset *subset, uint32_t rank); /* rank < size */
 uint32_t fby_subset_rank(const fby_subset *subset, uint32_t id); /* how many stand before it */
 uint64_t fby_subset_bytes(const fby_subset *subset);
 

@@ -73,7 +73,7 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
         if (code == FBY_EINVAL)
             return fby_fail(error, code, "the task's subset has none of the %u ids", sampler->ids);
         if (code) goto no_memory;
-        t->ids = t->subset->digest.size;
+        t->ids = t->subset->size;
         if (t->ids == sampler->ids) fby_arrival_close(sampler, &t->subset);
     }
 

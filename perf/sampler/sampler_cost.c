@@ -14,6 +14,7 @@
 
 #include "dataplane/sampler/sampler.h"
 
+enum { RUNS = 3 };
 #define MARK_US_PER_ID 1.0
 #define MARK_STEP_US   1000.0
 
@@ -31,6 +32,14 @@ static const scenario scenarios[] = {
     {"the same, 8 subsets", 0.1, true, 8, false},  {"the same, coming and going", 0.1, true, 8, true},
 };
 
+typedef enum call_kind { CALL_DRAW, CALL_BACK, CALL_JOIN, CALL_LEAVE, CALL_ABANDON, CALL_KINDS } call_kind;
+
+/* What each call of a kind took, in order: the least of the runs so far. */
+typedef struct call_times {
+    float *us;
+    size_t count, room, next;
+} call_times;
+
 typedef struct bench {
     fby_sampler *sampler;
     uint64_t ids, random;
@@ -39,8 +48,13 @@ typedef struct bench {
     double rate[FBY_SAMPLER_TASKS], owed[FBY_SAMPLER_TASKS];
     uint64_t queued[FBY_SAMPLER_TASKS];
     uint64_t *subset[2];
-    double draw_us, back_us, longest_draw, longest_join, longest_leave, longest_abandon;
+    call_times *times; /* per kind */
 } bench;
+
+typedef struct bench_totals {
+    uint64_t drawn, draws, bytes;
+    fby_sampler_stats stats;
+} bench_totals;
 
 static double now_us(void)
 {
@@ -57,10 +71,34 @@ static double random_unit(bench *b)
     return (double)(b->random >> 11) / 9007199254740992.0;
 }
 
-static void longest(double *longest, double since)
+static void took(bench *b, call_kind kind, double since)
 {
-    double took = now_us() - since;
-    if (took > *longest) *longest = took;
+    float us = (float)(now_us() - since);
+    call_times *t = &b->times[kind];
+    if (t->next == t->room) {
+        t->room = t->room ? 2 * t->room : 1024;
+        t->us = realloc(t->us, t->room * sizeof *t->us);
+        if (!t->us) exit(1);
+    }
+    if (t->next == t->count) t->us[t->count++] = us;
+    if (us < t->us[t->next]) t->us[t->next] = us;
+    t->next++;
+}
+
+static double sum_of(const call_times *t)
+{
+    double sum = 0;
+    for (size_t i = 0; i < t->count; i++) sum += (double)t->us[i];
+    return sum;
+}
+
+static double longest_of(const call_times *t)
+{
+    double longest = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        if ((double)t->us[i] > longest) longest = (double)t->us[i];
+    }
+    return longest;
 }
 
 static void join(bench *b, const scenario *s)
@@ -71,7 +109,7 @@ static void join(bench *b, const scenario *s)
     if (number % 8 == 1 && (int)number / 8 < s->subsets) what.subset = b->subset[number / 8 % 2];
     double since = now_us();
     if (fby_sampler_join(b->sampler, &what, &task, NULL)) exit(1);
-    longest(&b->longest_join, since);
+    took(b, CALL_JOIN, since);
     b->live |= UINT64_C(1) << task;
     b->rate[task] = task ? s->slowest + (1 - s->slowest) * random_unit(b) : 1;
     b->owed[task] = 0;
@@ -82,7 +120,7 @@ static void leave(bench *b, uint32_t task)
 {
     double since = now_us();
     fby_sampler_leave(b->sampler, task);
-    longest(&b->longest_leave, since);
+    took(b, CALL_LEAVE, since);
     b->live &= ~(UINT64_C(1) << task);
 }
 
@@ -103,14 +141,15 @@ static void consume(bench *b, double samples)
         b->queued[task] -= back;
         fby_sampler_give_back(b->sampler, (uint32_t)task, 0, (uint32_t)back);
     }
-    b->back_us += now_us() - since;
+    took(b, CALL_BACK, since);
 }
 
-static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch, double *us_per_id,
-                double *step)
+/* Plays a scenario once; `totals` gets what it came to. */
+static void play(const scenario *s, bench *start, bench_totals *totals)
 {
     static fby_draw draw;
-    bench b = {.ids = ids, .random = 88172645463325252u, .tasks = tasks, .batch = batch};
+    bench b = *start;
+    uint64_t ids = b.ids, tasks = b.tasks, batch = b.batch;
     for (int kind = 0; kind < 2; kind++) {
         b.subset[kind] = calloc((ids + 63) / 64, sizeof **b.subset);
         if (!b.subset[kind]) exit(1);
@@ -134,7 +173,7 @@ static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch,
             if (random_unit(&b) < 0.5) {
                 double since = now_us();
                 fby_sampler_abandon(b.sampler, task);
-                longest(&b.longest_abandon, since);
+                took(&b, CALL_ABANDON, since);
             } else {
                 leave(&b, task);
                 join(&b, s);
@@ -142,9 +181,7 @@ static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch,
         }
         double since = now_us();
         int got = fby_sampler_draw(b.sampler, 0, &draw);
-        double took = now_us() - since;
-        b.draw_us += took;
-        if (took > b.longest_draw) b.longest_draw = took;
+        took(&b, CALL_DRAW, since);
         if (got) {
             drawn += draw.count;
             draws++;
@@ -153,22 +190,41 @@ static void run(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch,
         consume(&b, got ? (double)draw.count : (double)batch);
     }
 
-    fby_sampler_stats stats;
-    fby_sampler_get_stats(b.sampler, &stats);
-    *us_per_id = (b.draw_us + b.back_us) / (double)drawn;
-    *step = b.longest_draw;
-    if (b.longest_join > *step) *step = b.longest_join;
-    if (b.longest_leave > *step) *step = b.longest_leave;
-    if (b.longest_abandon > *step) *step = b.longest_abandon;
-    printf("%-27s %6.3f us/id (draw %.3f, back %.3f)  longest draw %5.0f, join %5.0f, leave %5.0f, abandon "
-           "%5.0f us  "
-           "shared by %4.1f  block %5.1f  %4.0f MiB\n",
-           s->name, *us_per_id, b.draw_us / (double)drawn, b.back_us / (double)drawn, b.longest_draw,
-           b.longest_join, b.longest_leave, b.longest_abandon, (double)stats.delivered / (double)stats.drawn,
-           (double)drawn / (double)draws, (double)fby_sampler_bytes(b.sampler) / 1048576);
-    fflush(stdout);
+    *totals = (bench_totals){.drawn = drawn, .draws = draws, .bytes = fby_sampler_bytes(b.sampler)};
+    fby_sampler_get_stats(b.sampler, &totals->stats);
     fby_sampler_destroy(&b.sampler);
     for (int kind = 0; kind < 2; kind++) free(b.subset[kind]);
+}
+
+static void measure(const scenario *s, uint64_t ids, uint32_t tasks, uint32_t batch, double *us_per_id,
+                    double *step)
+{
+    call_times times[CALL_KINDS] = {0};
+    bench_totals totals;
+    for (int run = 0; run < RUNS; run++) {
+        for (int kind = 0; kind < CALL_KINDS; kind++) times[kind].next = 0;
+        bench start = {
+            .ids = ids, .random = 88172645463325252u, .tasks = tasks, .batch = batch, .times = times};
+        play(s, &start, &totals);
+    }
+
+    double draw = sum_of(&times[CALL_DRAW]) / (double)totals.drawn;
+    double back = sum_of(&times[CALL_BACK]) / (double)totals.drawn;
+    *us_per_id = draw + back;
+    printf("%-27s %6.3f us/id (draw %.3f, back %.3f)  longest", s->name, *us_per_id, draw, back);
+    *step = 0;
+    for (int kind = 0; kind < CALL_KINDS; kind++) {
+        static const char *const names[] = {"draw", NULL, "join", "leave", "abandon"};
+        if (!names[kind]) continue;
+        double longest = longest_of(&times[kind]);
+        if (longest > *step) *step = longest;
+        printf(" %s %4.0f", names[kind], longest);
+    }
+    printf(" us  shared by %4.1f  block %5.1f  %4.0f MiB\n",
+           (double)totals.stats.delivered / (double)totals.stats.drawn,
+           (double)totals.drawn / (double)totals.draws, (double)totals.bytes / 1048576);
+    fflush(stdout);
+    for (int kind = 0; kind < CALL_KINDS; kind++) free(times[kind].us);
 }
 
 int main(int argc, char **argv)
@@ -182,7 +238,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
         if (argc > 4 && strtoul(argv[4], NULL, 10) != i) continue;
         double us_per_id, step;
-        run(&scenarios[i], ids, tasks, batch, &us_per_id, &step);
+        measure(&scenarios[i], ids, tasks, batch, &us_per_id, &step);
         if (us_per_id > worst_id) worst_id = us_per_id;
         if (step > worst_step) worst_step = step;
     }

@@ -105,7 +105,7 @@ class Schedule:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_same_draws(part):
     seeds = range(part, SCHEDULES, PARTS)
-    schedules = [Schedule(seed).play(120) for seed in seeds]
+    schedules = [Schedule(seed).play(90) for seed in seeds]
     commands = "".join("\n".join(s.commands) + "\n" for s in schedules)
     answers = [(seed, line) for seed, s in zip(seeds, schedules) for line in s.answers]
     result = subprocess.run([REPLAY], input=commands, capture_output=True, text=True, timeout=120)
