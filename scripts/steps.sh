@@ -16,6 +16,19 @@ fail()
     exit 1
 }
 
+# Two runs in one tree would build over each other: the second waits.
+alone()
+{
+    [ -z "${FOREBAY_ALONE-}" ] || return 0
+    mkdir -p "$BUILD"
+    exec 9>"$BUILD/lock"
+    flock -n 9 || {
+        echo "waiting for another run in this tree to end"
+        flock 9
+    }
+    export FOREBAY_ALONE=1
+}
+
 results_start()
 {
     rm -rf "$RESULTS"
