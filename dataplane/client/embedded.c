@@ -151,7 +151,8 @@ int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_erro
     char lock_path[PATH_MAX], found[PATH_MAX];
     int status = fby_embedded_path(path, error);
     if (status) return status;
-    int fd = fby_socket_connect(path, NULL);
+    int fd = fby_socket_connect(path, error);
+    if (fd == FBY_ETIMEDOUT) return fd;
     if (fd >= 0) {
         close(fd);
         return 0;

@@ -70,6 +70,7 @@ static int open_send(fby_task *task, const char *name, const char *base, const c
 static int classes_read(fby_task *task, int fd, uint32_t count, fby_error *error)
 {
     off_t bytes = lseek(fd, 0, SEEK_END);
+    if (bytes < (off_t)count) return fby_fail(error, FBY_EPROTO, "the server named less than the %u classes that it has", count);
     task->class_names = bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
     task->classes = calloc(count ? count : 1, sizeof *task->classes);
     if (!task->class_names || !task->classes || pread(fd, task->class_names, (size_t)bytes, 0) != bytes)

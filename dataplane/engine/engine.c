@@ -88,12 +88,9 @@ static bool job_run(fby_worker *worker, fby_job *job)
     fby_buffer *buffer = job->buffer; /* its own until it gives it back, or returns late */
     worker->runs++;
 
-    fby_store_release_u64(&job->state, key); /* before worker->state names the key: look_after swaps from it */
-    __atomic_store_n(&worker->job, job, __ATOMIC_RELAXED); /* published by worker->state */
-    fby_store_relaxed_u64(&worker->since_ns, fby_now_ns()); /* published by worker->state */
-    fby_store_release_u64(&worker->state, key); /* pairs with look_after's acquire */
-
-    fby_failure failure = {FBY_REASON_NONE, "", ""};
+    /* Whatever is needed of job and lot is read before the key is out: from then on the conductor may take both away, and use them anew, however
+     * short a while this thread has run in between. */
+    const fby_plan *plan = lot->plan;
     void *out[64] = {NULL};
     out[lot->branch] = lot->payload + index * lot->sample_stride;
     fby_work work = {.bytes = buffer->bytes,
@@ -103,7 +100,14 @@ static bool job_run(fby_worker *worker, fby_job *job)
                      .turn = job->turn,
                      .repeat = job->repeat,
                      .out = out};
-    fby_reason reason = fby_plan_run(lot->plan, worker->scratch, &work, &failure);
+
+    fby_store_release_u64(&job->state, key); /* before worker->state names the key: look_after swaps from it */
+    __atomic_store_n(&worker->job, job, __ATOMIC_RELAXED); /* published by worker->state */
+    fby_store_relaxed_u64(&worker->since_ns, fby_now_ns()); /* published by worker->state */
+    fby_store_release_u64(&worker->state, key); /* pairs with look_after's acquire */
+
+    fby_failure failure = {FBY_REASON_NONE, "", ""};
+    fby_reason reason = fby_plan_run(plan, worker->scratch, &work, &failure);
 
     fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
     uint64_t expected = key;
@@ -503,13 +507,7 @@ void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
         out->scratch_bytes += fby_load_relaxed_u64(&worker->scratch_bytes);
     }
     for (uint32_t i = 0; i < engine->input_count; i++) {
-        fby_reader_stats stats;
-        fby_reader_get_stats(engine->inputs[i].reader, &stats);
-        out->reader.files += stats.files;
-        out->reader.bytes += stats.bytes;
-        out->reader.system_calls += stats.system_calls;
-        out->reader.retries += stats.retries;
-        out->reader.looked_again += stats.looked_again;
+        fby_input_get_stats(&engine->inputs[i], &out->reader);
         out->reader_cpu_ns += thread_cpu_ns(engine->inputs[i].thread);
     }
     out->buffer_bytes = fby_load_relaxed_u64(&engine->buffer_bytes);

@@ -118,9 +118,28 @@ static bool job_start(fby_input *input, fby_buffer **spare, uint32_t *wants)
     return true;
 }
 
-static void *input_run(void *argument)
+static void stats_publish(fby_input *input)
 {
-    fby_input *input = argument;
+    fby_reader_stats stats;
+    fby_reader_get_stats(input->reader, &stats);
+    fby_store_relaxed_u64(&input->stats.files, stats.files); /* for show, all five */
+    fby_store_relaxed_u64(&input->stats.bytes, stats.bytes);
+    fby_store_relaxed_u64(&input->stats.system_calls, stats.system_calls);
+    fby_store_relaxed_u64(&input->stats.retries, stats.retries);
+    fby_store_relaxed_u64(&input->stats.looked_again, stats.looked_again);
+}
+
+void fby_input_get_stats(const fby_input *input, fby_reader_stats *out)
+{
+    out->files += fby_load_relaxed_u64(&input->stats.files); /* for show, all five */
+    out->bytes += fby_load_relaxed_u64(&input->stats.bytes);
+    out->system_calls += fby_load_relaxed_u64(&input->stats.system_calls);
+    out->retries += fby_load_relaxed_u64(&input->stats.retries);
+    out->looked_again += fby_load_relaxed_u64(&input->stats.looked_again);
+}
+
+static void input_run(fby_input *input)
+{
     fby_engine *engine = input->engine;
     fby_buffer *spare = NULL;
     prctl(PR_SET_NAME, "fby-reader");
@@ -140,6 +159,7 @@ static void *input_run(void *argument)
         fby_read_request *done[DONE_MOST];
         uint32_t count = fby_reader_wait(input->reader, done, DONE_MOST, fby_now_ns() + SLEEP_NS);
         fby_store_relaxed_u32(&input->wants, WANTS_NOTHING); /* its own flag */
+        stats_publish(input);
         for (uint32_t i = 0; i < count; i++) {
             fby_job *job = done[i]->user;
             if (done[i]->failure == FBY_READ_OK) {
@@ -154,7 +174,6 @@ static void *input_run(void *argument)
         }
     }
     if (spare) fby_buffer_return(engine, spare);
-    return NULL;
 }
 
 /* The reader belongs to the thread that creates it, so the thread reports how its creation went. */
@@ -167,6 +186,7 @@ static void *input_main(void *argument)
     fby_gate_signal(&input->start_gate, 1);
     if (status) return NULL;
     input_run(input);
+    while (!fby_load_acquire_u32(&input->dismissed)) sched_yield(); /* who stopped it is about to wake the reader: pairs with fby_input_stop */
     fby_reader_destroy(&input->reader);
     return NULL;
 }
@@ -195,6 +215,7 @@ void fby_input_stop(fby_input *input)
     if (!input->running) return;
     fby_store_release_u32(&input->stop, 1); /* pairs with input_run's load */
     fby_reader_wake(input->reader);
+    fby_store_release_u32(&input->dismissed, 1); /* pairs with input_main's load */
     pthread_join(input->thread, NULL);
     input->running = false;
 }

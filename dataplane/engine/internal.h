@@ -33,7 +33,9 @@ typedef struct fby_input {
     fby_reader *reader;
     _Alignas(FBY_CACHE_PAIR) uint32_t wants; /* written by the thread, read by who brings jobs or buffers */
     uint32_t stop;
+    uint32_t dismissed; /* after `stop`: nobody wakes the reader any more */
     bool running;
+    fby_reader_stats stats; /* as the thread last wrote them, word by word: for show */
     /* Between the starter and the thread, until `started`. */
     const fby_reader_options *start_options;
     fby_error *start_error;
@@ -44,6 +46,8 @@ typedef struct fby_input {
 
 int fby_input_start(fby_input *input, fby_engine *engine, const fby_reader_options *options, fby_error *error);
 void fby_input_stop(fby_input *input);
+/* Adds what it has read so far. The conductor's. */
+void fby_input_get_stats(const fby_input *input, fby_reader_stats *out);
 /* Wakes the readers that sleep for `what`. Any thread, after having put it. */
 void fby_input_wake(fby_engine *engine, uint32_t what);
 /* Gives a buffer back for the next file. Any thread. */

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { CONNECT_MOST_S = 10 };
+
 /* snprintf that refuses to cut. */
 __attribute__((format(printf, 2, 3))) static int path_join(char *out, const char *format, ...)
 {
@@ -123,10 +125,16 @@ static int socket_with(const char *path, bool listening, fby_error *error)
         if (bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 128))
             status = fby_fail(error, FBY_EIO, "can't listen at %s: %s", path, strerror(errno));
     } else {
+        /* Where the server takes nobody for long, its queue is full, and connect would wait for ever. */
+        struct timeval most = {CONNECT_MOST_S, 0}, unlimited = {0, 0};
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
         int done;
         do done = connect(fd, (struct sockaddr *)&address, sizeof address);
         while (done && errno == EINTR);
-        if (done && errno == EACCES)
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &unlimited, sizeof unlimited);
+        if (done && errno == EAGAIN)
+            status = fby_fail(error, FBY_ETIMEDOUT, "the server at %s has taken nobody in for %d s: is it stopped?", path, CONNECT_MOST_S);
+        else if (done && errno == EACCES)
             status = fby_fail(error, FBY_EPERM, "the server at %s belongs to another user", path);
         else if (done)
             status = fby_fail(error, FBY_ELOST, "no server answers at %s: %s", path, strerror(errno));

@@ -23,7 +23,7 @@ void fby_paths_log(char *out);
 /* Unix sockets whose path may be longer than the 107 bytes that an address holds: bound or connected through
  * the folder's descriptor. All return a close-on-exec SOCK_SEQPACKET descriptor, or a negative status. */
 int fby_socket_listen(const char *path, fby_error *error);
-/* FBY_ELOST where nobody listens there. */
+/* FBY_ELOST where nobody listens there; FBY_ETIMEDOUT where who does takes nobody in for ten seconds. */
 int fby_socket_connect(const char *path, fby_error *error);
 
 #endif

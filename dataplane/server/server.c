@@ -83,8 +83,8 @@ static int socket_open(fby_server *server, fby_error *error)
     int status = 0, folder = folder_lock(path);
     int fd = fby_socket_connect(path, NULL);
     struct stat found;
-    if (fd >= 0) {
-        close(fd);
+    if (fd >= 0 || fd == FBY_ETIMEDOUT) {
+        if (fd >= 0) close(fd);
         status = fby_fail(error, FBY_EINVAL, "a server already listens at %s: stop it first, or choose another --socket", path);
     } else if (lstat(path, &found) == 0) {
         if (!S_ISSOCK(found.st_mode))

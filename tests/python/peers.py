@@ -42,8 +42,8 @@ class Hostile:
 
     def __init__(self, server, layout_hash, greet=True):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(str(server.socket))  # first: with a time limit, a full queue would be an error
         self.socket.settimeout(20)
-        self.socket.connect(str(server.socket))
         self.fds = []
         if greet:
             self.send(hello(layout_hash))

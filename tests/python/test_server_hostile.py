@@ -307,8 +307,8 @@ def test_a_server_without_free_descriptors_turns_clients_away(hundred, tmp_path)
         clients = []
         for _ in range(80):
             client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            client.settimeout(20)
             client.connect(str(server.socket))
+            client.settimeout(20)
             clients.append(client)
         eventually(lambda: "turned away" in server.log.read_text())
         assert clients[-1].recv(100) == b""

@@ -1,6 +1,7 @@
 /* Preloaded into a server: jpeg_start_decompress doesn't come back from a picture that is FBY_STUCK_WIDTH wide for FBY_STUCK_SECONDS (default: a year), or, where
  * FBY_CRASH_WIDTH says so, crashes. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +15,17 @@ static long number_of(const char *name, long otherwise)
     return value ? atol(value) : otherwise;
 }
 
+static pthread_once_t found = PTHREAD_ONCE_INIT;
+static boolean (*real)(j_decompress_ptr);
+
+static void real_find(void)
+{
+    *(void **)&real = dlsym(RTLD_NEXT, "jpeg_start_decompress");
+}
+
 __attribute__((visibility("default"))) boolean jpeg_start_decompress(j_decompress_ptr picture)
 {
-    static boolean (*real)(j_decompress_ptr);
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "jpeg_start_decompress");
+    pthread_once(&found, real_find);
     if ((long)picture->image_width == number_of("FBY_CRASH_WIDTH", -1)) raise(SIGSEGV);
     if ((long)picture->image_width == number_of("FBY_STUCK_WIDTH", -1)) {
         struct timespec left = {number_of("FBY_STUCK_SECONDS", 31536000), 0};
