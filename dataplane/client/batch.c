@@ -61,7 +61,8 @@ void fby_batch_release(fby_batch **handle)
     fby_batch *batch = *handle;
     if (!batch) return;
     *handle = NULL;
-    /* A forked child holds a copy of the bookkeeping, not the memory: the batch is the parent's to give back. */
+    /* A forked child holds a copy of the bookkeeping, not the memory: the batch is the parent's to give back.
+     */
     if (batch->task->fork_generation != fby_fork_generation()) return;
     fby_batch_drop(batch, true);
 }
@@ -134,7 +135,8 @@ int fby_batch_extent(const fby_batch *batch, uint32_t index, fby_tensor *out, fb
 int fby_batch_tensor(const fby_batch *batch, fby_tensor *out, fby_error *error)
 {
     if (batch->extent_count != 1)
-        return fby_fail(error, FBY_ENOTSUP, "the batch stands in %u pieces: read its extents, or copy it with fby_batch_copy",
+        return fby_fail(error, FBY_ENOTSUP,
+                        "the batch stands in %u pieces: read its extents, or copy it with fby_batch_copy",
                         batch->extent_count);
     return fby_batch_extent(batch, 0, out, error);
 }
@@ -143,7 +145,8 @@ int fby_batch_copy(const fby_batch *batch, void *out, uint64_t bytes, fby_error 
 {
     uint64_t needed = batch->count * batch->task->info.sample_bytes;
     if (bytes < needed)
-        return fby_fail(error, FBY_EINVAL, "a buffer of %llu bytes can't hold a batch of %llu", (unsigned long long)bytes, (unsigned long long)needed);
+        return fby_fail(error, FBY_EINVAL, "a buffer of %llu bytes can't hold a batch of %llu",
+                        (unsigned long long)bytes, (unsigned long long)needed);
     uint8_t *to = out;
     for (uint32_t i = 0; i < batch->extent_count; i++) {
         fby_tensor piece;

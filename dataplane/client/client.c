@@ -27,11 +27,13 @@ int fby_connection_lost(const fby_connection *connection, fby_error *error)
     /* A process closes its sockets a moment before it is seen to have ended. */
     struct pollfd entry = {connection->peer.pidfd, POLLIN, 0};
     if (connection->peer.pidfd >= 0 && poll(&entry, 1, END_SEEN_MS) == 0)
-        return fby_fail(error, FBY_ELOST, "the server, process %d, closed this connection: its log says why", (int)connection->peer.pid);
+        return fby_fail(error, FBY_ELOST, "the server, process %d, closed this connection: its log says why",
+                        (int)connection->peer.pid);
     int signal = fby_peer_signal(&connection->peer);
     char how[64] = "";
     if (signal) snprintf(how, sizeof how, " (%s)", strsignal(signal));
-    int status = fby_fail(error, FBY_ELOST, "the server, process %d, is gone%s: open the task again", (int)connection->peer.pid, how);
+    int status = fby_fail(error, FBY_ELOST, "the server, process %d, is gone%s: open the task again",
+                          (int)connection->peer.pid, how);
     if (error) error->signal = signal;
     return status;
 }
@@ -57,24 +59,30 @@ static int64_t message_check(const void *buffer, int64_t got, fby_error *error)
         return code;
     }
     if (head->version != FBY_PROTOCOL_VERSION)
-        return fby_fail(error, FBY_EVERSION, "the server speaks protocol %u, this client %u: use the same version of Forebay for both",
-                        head->version, FBY_PROTOCOL_VERSION);
+        return fby_fail(
+            error, FBY_EVERSION,
+            "the server speaks protocol %u, this client %u: use the same version of Forebay for both",
+            head->version, FBY_PROTOCOL_VERSION);
     return got;
 }
 
-int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t bytes, int *fds, int *fd_count,
-                               int timeout_ms, fby_error *error)
+int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t bytes, int *fds,
+                               int *fd_count, int timeout_ms, fby_error *error)
 {
     struct pollfd entry = {connection->socket, POLLIN, 0};
     int ready = poll(&entry, 1, timeout_ms);
-    if (ready < 0 && errno == EINTR) return fby_fail(error, FBY_EINTR, "a signal arrived while waiting for the server");
+    if (ready < 0 && errno == EINTR)
+        return fby_fail(error, FBY_EINTR, "a signal arrived while waiting for the server");
     if (ready < 0) return fby_fail(error, FBY_EIO, "poll: %s", strerror(errno));
-    if (ready == 0) return fby_fail(error, FBY_ETIMEDOUT, "the server, process %d, didn't answer within %d ms", (int)connection->peer.pid, timeout_ms);
+    if (ready == 0)
+        return fby_fail(error, FBY_ETIMEDOUT, "the server, process %d, didn't answer within %d ms",
+                        (int)connection->peer.pid, timeout_ms);
     int none = 0;
     if (!fd_count) fd_count = &none;
     int room = *fd_count;
     int64_t got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count, error);
-    /* A server that refused and closed before it read our message resets the connection once; its refusal stands behind that. */
+    /* A server that refused and closed before it read our message resets the connection once; its refusal
+     * stands behind that. */
     if (got == FBY_ECLOSED) {
         *fd_count = room;
         got = fby_fdpass_receive(connection->socket, buffer, bytes, fds, fd_count, error);
@@ -111,8 +119,8 @@ int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, f
     status = fby_peer_of(&out->peer, out->socket, error);
     if (status) goto failed;
     if (out->peer.uid != geteuid() && out->peer.uid != 0) {
-        status = fby_fail(error, FBY_EPERM, "the server at %s runs as uid %u, not as this user (uid %u)", path,
-                          (unsigned)out->peer.uid, (unsigned)geteuid());
+        status = fby_fail(error, FBY_EPERM, "the server at %s runs as uid %u, not as this user (uid %u)",
+                          path, (unsigned)out->peer.uid, (unsigned)geteuid());
         goto failed;
     }
     fby_hello hello = {fby_message_head(FBY_MESSAGE_HELLO, 0), fby_layout_hash(), (uint32_t)getpid(), 0, {0}};
@@ -129,12 +137,16 @@ int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, f
         goto failed;
     }
     if (got != sizeof answer.welcome || answer.welcome.head.type != FBY_MESSAGE_WELCOME) {
-        status = fby_fail(error, FBY_EPROTO, "the server at %s answered a greeting with something else", path);
+        status =
+            fby_fail(error, FBY_EPROTO, "the server at %s answered a greeting with something else", path);
         goto failed;
     }
     if (answer.welcome.layout_hash != fby_layout_hash()) {
-        status = fby_fail(error, FBY_EVERSION, "the server at %s has memory layout %016llx, this client %016llx: use the same version of Forebay for both",
-                          path, (unsigned long long)answer.welcome.layout_hash, (unsigned long long)fby_layout_hash());
+        status = fby_fail(error, FBY_EVERSION,
+                          "the server at %s has memory layout %016llx, this client %016llx: use the same "
+                          "version of Forebay for both",
+                          path, (unsigned long long)answer.welcome.layout_hash,
+                          (unsigned long long)fby_layout_hash());
         goto failed;
     }
     out->embedded = answer.welcome.embedded;
@@ -157,10 +169,14 @@ int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *e
     fby_connect_options options = FBY_CONNECT_OPTIONS_INIT;
     if (given) {
         if (given->size < sizeof(size_t) || given->size > 4096)
-            return fby_fail(error, FBY_EINVAL, "fby_connect_options.size is %zu: start from FBY_CONNECT_OPTIONS_INIT", given->size);
+            return fby_fail(error, FBY_EINVAL,
+                            "fby_connect_options.size is %zu: start from FBY_CONNECT_OPTIONS_INIT",
+                            given->size);
         memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
     }
-    if (options.mode > FBY_MODE_FOUND) return fby_fail(error, FBY_EINVAL, "fby_connect_options.mode is %u: expected a fby_mode", options.mode);
+    if (options.mode > FBY_MODE_FOUND)
+        return fby_fail(error, FBY_EINVAL, "fby_connect_options.mode is %u: expected a fby_mode",
+                        options.mode);
     int timeout = options.timeout_ms > 0 ? options.timeout_ms : FBY_CONNECT_TIMEOUT_MS;
     fby_client *client = calloc(1, sizeof *client);
     if (!client) return fby_fail(error, FBY_ENOMEM, "no memory for a client");
@@ -229,7 +245,9 @@ int fby_client_status(fby_client *client, char **json, fby_error *error)
     } answer;
     int fds[1] = {-1}, fd_count = 1;
     int64_t got;
-    do got = fby_connection_receive(&client->connection, &answer, sizeof answer, fds, &fd_count, FBY_CONNECT_TIMEOUT_MS, error);
+    do
+        got = fby_connection_receive(&client->connection, &answer, sizeof answer, fds, &fd_count,
+                                     FBY_CONNECT_TIMEOUT_MS, error);
     while (got == FBY_EINTR);
     if (got < 0) return (int)got;
     if (answer.head.type != FBY_MESSAGE_STATUS_REPLY || fd_count != 1) {

@@ -1,7 +1,7 @@
 /* The embedded server: elected by a lock in the socket folder, started by the first client, ended by itself.
  *
- * The child is forked twice and put into a session of its own, so that it is nobody's child and Ctrl-C in the trainer's terminal
- * doesn't reach it. It tells through a pipe that it listens, or why it can't. */
+ * The child is forked twice and put into a session of its own, so that it is nobody's child and Ctrl-C in the
+ * trainer's terminal doesn't reach it. It tells through a pipe that it listens, or why it can't. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,16 +28,21 @@ static int program_find(char *out, const char *given, fby_error *error)
     const char *set = getenv("FOREBAY_SERVER");
     if (!given && set && *set) given = set;
     if (given) {
-        if (access(given, X_OK)) return fby_fail(error, FBY_EINVAL, "the server program %s can't be run: %s", given, strerror(errno));
+        if (access(given, X_OK))
+            return fby_fail(error, FBY_EINVAL, "the server program %s can't be run: %s", given,
+                            strerror(errno));
         snprintf(out, PATH_MAX, "%s", given);
         return 0;
     }
-    static const char *const beside[] = {"forebay", "bin/forebay", "../bin/forebay", "../../bin/forebay", "../cli/forebay"};
+    static const char *const beside[] = {"forebay", "bin/forebay", "../bin/forebay", "../../bin/forebay",
+                                         "../cli/forebay"};
     char folder[PATH_MAX] = "";
     Dl_info library;
     for (int base = 0; base < 2; base++) {
         if (base == 0) {
-            if (!dladdr((void *)fby_version, &library) || !library.dli_fname || !realpath(library.dli_fname, folder)) continue;
+            if (!dladdr((void *)fby_version, &library) || !library.dli_fname ||
+                !realpath(library.dli_fname, folder))
+                continue;
         } else if (!realpath("/proc/self/exe", folder)) {
             continue;
         }
@@ -56,7 +61,9 @@ static int program_find(char *out, const char *given, fby_error *error)
         if (length && joined < PATH_MAX && access(out, X_OK) == 0) return 0;
         path += length + (path[length] == ':');
     }
-    return fby_fail(error, FBY_ENOTSUP, "can't find the program `forebay` beside the library or in PATH: install it, or set FOREBAY_SERVER");
+    return fby_fail(
+        error, FBY_ENOTSUP,
+        "can't find the program `forebay` beside the library or in PATH: install it, or set FOREBAY_SERVER");
 }
 
 /* In the grandchild: nothing but calls that are safe after fork in a threaded program. */
@@ -66,7 +73,8 @@ _Noreturn static void server_exec(const char *program, char *const *arguments, i
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (int number = 1; number < 32; number++) signal(number, SIG_DFL);
-    /* Where the trainer has no standard streams, these are among the numbers that are taken now: out of the way. */
+    /* Where the trainer has no standard streams, these are among the numbers that are taken now: out of the
+     * way. */
     ready = fcntl(ready, F_DUPFD, READY_FD + 1);
     if (log >= 0) log = fcntl(log, F_DUPFD, READY_FD + 1);
     int null = open("/dev/null", O_RDWR);
@@ -92,7 +100,8 @@ static int server_spawn(const char *program, const char *socket_path, int timeou
         if (log >= 0) close(log);
         return fby_fail(error, FBY_EIO, "pipe: %s", strerror(errno));
     }
-    char *arguments[] = {(char *)program, "serve", "--embedded", "--socket", (char *)socket_path, "--ready-fd", "3", NULL};
+    char *arguments[] = {(char *)program,     "serve",      "--embedded", "--socket",
+                         (char *)socket_path, "--ready-fd", "3",          NULL};
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
@@ -120,7 +129,9 @@ static int server_spawn(const char *program, const char *socket_path, int timeou
         int ready = now >= deadline ? 0 : poll(&entry, 1, (int)((deadline - now) / 1000000) + 1);
         if (ready < 0 && errno == EINTR) continue;
         if (ready <= 0) {
-            status = fby_fail(error, FBY_ETIMEDOUT, "the server %s didn't get ready within %d ms; its log is %s", program, timeout_ms, log_path);
+            status =
+                fby_fail(error, FBY_ETIMEDOUT, "the server %s didn't get ready within %d ms; its log is %s",
+                         program, timeout_ms, log_path);
             goto out;
         }
         ssize_t got = read(pipe_ends[0], text + have, sizeof text - 1 - have);
@@ -130,7 +141,8 @@ static int server_spawn(const char *program, const char *socket_path, int timeou
     }
     text[have] = 0;
     if (strcmp(text, "R"))
-        status = fby_fail(error, FBY_EIO, "the server %s didn't start: %s; its log is %s", program, have ? text : "it ended without a word", log_path);
+        status = fby_fail(error, FBY_EIO, "the server %s didn't start: %s; its log is %s", program,
+                          have ? text : "it ended without a word", log_path);
 out:
     close(pipe_ends[0]);
     return status;
@@ -180,7 +192,9 @@ int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_erro
         if (refusal != EWOULDBLOCK && refusal != EINTR)
             status = fby_fail(error, FBY_EIO, "can't lock %s: %s", lock_path, strerror(refusal));
         else if (fby_now_ns() >= deadline)
-            status = fby_fail(error, FBY_ETIMEDOUT, "another process holds %s, but started no server within %d ms", lock_path, timeout_ms);
+            status =
+                fby_fail(error, FBY_ETIMEDOUT, "another process holds %s, but started no server within %d ms",
+                         lock_path, timeout_ms);
         if (status) break;
         nanosleep(&(struct timespec){0, LOCK_LOOK_NS}, NULL);
     }

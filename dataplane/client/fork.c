@@ -24,5 +24,6 @@ int fby_fork_check(uint32_t at, fby_error *error)
 {
     if (at == generation) return 0;
     return fby_fail(error, FBY_EFORKED,
-                    "this handle was opened before fork() and belongs to the parent process: connect and open the task again in the child");
+                    "this handle was opened before fork() and belongs to the parent process: connect and "
+                    "open the task again in the child");
 }

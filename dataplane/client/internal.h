@@ -13,8 +13,8 @@
 
 enum { FBY_CONNECT_TIMEOUT_MS = 10000 };
 
-/* Counts the forks between the library's loading and now, as seen by this process; a handle made at another count is a
- * parent's. */
+/* Counts the forks between the library's loading and now, as seen by this process; a handle made at another
+ * count is a parent's. */
 uint32_t fby_fork_generation(void);
 int fby_fork_check(uint32_t generation, fby_error *error);
 
@@ -36,10 +36,10 @@ int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, f
 void fby_connection_close(fby_connection *connection);
 /* FBY_ELOST with the server's pid and, where known, its signal. */
 int fby_connection_lost(const fby_connection *connection, fby_error *error);
-/* Waits for one message of at most `bytes`; *fd_count in: room, out: number. Returns its bytes or a negative status.
- * FAILED becomes its own status and text. `timeout_ms` < 0: until the server ends. */
-int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t bytes, int *fds, int *fd_count,
-                               int timeout_ms, fby_error *error);
+/* Waits for one message of at most `bytes`; *fd_count in: room, out: number. Returns its bytes or a negative
+ * status. FAILED becomes its own status and text. `timeout_ms` < 0: until the server ends. */
+int64_t fby_connection_receive(fby_connection *connection, void *buffer, size_t bytes, int *fds,
+                               int *fd_count, int timeout_ms, fby_error *error);
 int fby_connection_send(fby_connection *connection, const void *message, size_t bytes, fby_error *error);
 
 /* Where the embedded server listens: PATH_MAX bytes. */
@@ -57,7 +57,7 @@ struct fby_batch {
     struct fby_extent_place {
         const fby_region *segment;
         uint32_t block, generation, first, count;
-    } *extents;
+    } * extents;
     uint64_t *ids; /* room for a full batch */
     int64_t *labels;
     uint32_t *flags;
@@ -71,14 +71,14 @@ struct fby_task {
     fby_delivery_reader reader;
     fby_task_info info;
     uint64_t spin_ns;
-    char *class_names;   /* NUL-terminated, one after the other */
+    char *class_names; /* NUL-terminated, one after the other */
     const char **classes;
-    bool under_way;      /* an epoch: a batch of it came, but not its last */
-    uint64_t epoch;      /* of the last batch */
+    bool under_way;       /* an epoch: a batch of it came, but not its last */
+    uint64_t epoch;       /* of the last batch */
     uint64_t least_epoch; /* older batches were given up */
     fby_batch *assembling;
-    bool ended;          /* END came */
-    fby_error failure;   /* sticky, where code != 0 */
+    bool ended;        /* END came */
+    fby_error failure; /* sticky, where code != 0 */
 
     /* Shared with whatever thread releases a batch. */
     pthread_mutex_t lock;

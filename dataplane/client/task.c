@@ -15,7 +15,8 @@ static const uint64_t LOOK_AFTER_NS = 400 * 1000 * 1000ull;
 
 enum { TAKE_MOST = 1, SPEC_MOST = 64 * 1024 };
 
-/* --- opening ------------------------------------------------------------------------------------------------ */
+/* --- opening
+ * ------------------------------------------------------------------------------------------------ */
 
 static int text_read(char **out, const char *path, fby_error *error)
 {
@@ -57,8 +58,11 @@ static int base_find(char *out, const char *given, const char *spec_path, fby_er
 
 static int open_send(fby_task *task, const char *name, const char *base, const char *spec, fby_error *error)
 {
-    fby_open message = {.name_bytes = (uint32_t)strlen(name), .base_bytes = (uint32_t)strlen(base), .spec_bytes = (uint32_t)strlen(spec)};
-    message.head = fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes + message.spec_bytes);
+    fby_open message = {.name_bytes = (uint32_t)strlen(name),
+                        .base_bytes = (uint32_t)strlen(base),
+                        .spec_bytes = (uint32_t)strlen(spec)};
+    message.head =
+        fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes + message.spec_bytes);
     struct iovec parts[] = {{&message, sizeof message},
                             {(void *)name, message.name_bytes},
                             {(void *)base, message.base_bytes},
@@ -70,7 +74,8 @@ static int open_send(fby_task *task, const char *name, const char *base, const c
 static int classes_read(fby_task *task, int fd, uint32_t count, fby_error *error)
 {
     off_t bytes = lseek(fd, 0, SEEK_END);
-    if (bytes < (off_t)count) return fby_fail(error, FBY_EPROTO, "the server named less than the %u classes that it has", count);
+    if (bytes < (off_t)count)
+        return fby_fail(error, FBY_EPROTO, "the server named less than the %u classes that it has", count);
     task->class_names = bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
     task->classes = calloc(count ? count : 1, sizeof *task->classes);
     if (!task->class_names || !task->classes || pread(fd, task->class_names, (size_t)bytes, 0) != bytes)
@@ -89,16 +94,23 @@ static int classes_read(fby_task *task, int fd, uint32_t count, fby_error *error
 static int segment_fits(const fby_task *task, const fby_opened *opened, fby_error *error)
 {
     const fby_segment_header *head = fby_segment_head(&task->segment);
-    uint64_t bytes = opened->element >= FBY_ELEMENT_U8 && opened->element <= FBY_ELEMENT_F32 ? fby_dtype_bytes((fby_dtype)opened->element) : 0;
+    uint64_t bytes = opened->element >= FBY_ELEMENT_U8 && opened->element <= FBY_ELEMENT_F32
+                         ? fby_dtype_bytes((fby_dtype)opened->element)
+                         : 0;
     for (uint32_t i = 0; i < opened->dimensions; i++)
         if (__builtin_mul_overflow(bytes, opened->shape[i], &bytes)) bytes = 0;
     if (!bytes || bytes != opened->sample_bytes || bytes != head->sample_stride)
-        return fby_fail(error, FBY_EPROTO, "the server announced samples of %llu bytes, whose shape makes %llu and whose blocks hold %llu",
-                        (unsigned long long)opened->sample_bytes, (unsigned long long)bytes, (unsigned long long)head->sample_stride);
+        return fby_fail(
+            error, FBY_EPROTO,
+            "the server announced samples of %llu bytes, whose shape makes %llu and whose blocks hold %llu",
+            (unsigned long long)opened->sample_bytes, (unsigned long long)bytes,
+            (unsigned long long)head->sample_stride);
     if (head->capacity < opened->batch)
-        return fby_fail(error, FBY_EPROTO, "the server's blocks hold %u samples, less than a batch of %u", head->capacity, opened->batch);
+        return fby_fail(error, FBY_EPROTO, "the server's blocks hold %u samples, less than a batch of %u",
+                        head->capacity, opened->batch);
     if (opened->return_capacity <= head->blocks)
-        return fby_fail(error, FBY_EPROTO, "the server has %u blocks, but room for %u returns", head->blocks, opened->return_capacity);
+        return fby_fail(error, FBY_EPROTO, "the server has %u blocks, but room for %u returns", head->blocks,
+                        opened->return_capacity);
     return 0;
 }
 
@@ -110,9 +122,13 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     if (fd_count != expected || opened->dimensions > 4 || !opened->batch || !opened->window) {
         for (int i = 0; i < fd_count; i++) close(fds[i]);
         if (fd_count != expected)
-            return fby_fail(error, FBY_EPROTO, "the server opened the task with %d descriptors, where %d were expected", fd_count, expected);
-        return fby_fail(error, FBY_EPROTO, "the server opened a task with batches of %u, a window of %u and samples of %u dimensions", opened->batch,
-                        opened->window, opened->dimensions);
+            return fby_fail(error, FBY_EPROTO,
+                            "the server opened the task with %d descriptors, where %d were expected",
+                            fd_count, expected);
+        return fby_fail(
+            error, FBY_EPROTO,
+            "the server opened a task with batches of %u, a window of %u and samples of %u dimensions",
+            opened->batch, opened->window, opened->dimensions);
     }
     task->event_fd = fds[3];
     status = fby_region_map(&task->segment, fds[0], FBY_REGION_SEGMENT, error);
@@ -122,8 +138,12 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     status = status ? status : next;
     if (!status) status = fby_segment_check(&task->segment, error);
     if (!status) status = segment_fits(task, opened, error);
-    if (!status) status = fby_delivery_reader_init(&task->reader, task->down.base, task->down.bytes, task->up.base, error);
-    if (!status) status = fby_returns_writer_init(&task->returns, task->up.base, task->up.bytes, opened->return_capacity, error);
+    if (!status)
+        status =
+            fby_delivery_reader_init(&task->reader, task->down.base, task->down.bytes, task->up.base, error);
+    if (!status)
+        status = fby_returns_writer_init(&task->returns, task->up.base, task->up.bytes,
+                                         opened->return_capacity, error);
     if (opened->classes) {
         if (!status) status = classes_read(task, fds[4], opened->classes, error);
         close(fds[4]);
@@ -159,7 +179,8 @@ static int opened_wait(fby_task *task, const fby_task_options *options, fby_erro
     } answer;
     for (;;) {
         int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
-        int64_t got = fby_connection_receive(&task->connection, &answer, sizeof answer, fds, &fd_count, -1, error);
+        int64_t got =
+            fby_connection_receive(&task->connection, &answer, sizeof answer, fds, &fd_count, -1, error);
         /* Opening isn't a wait that a caller can resume: only a progress callback ends it early. */
         if (got == FBY_EINTR) {
             if (options->progress && !options->progress(options->user, 0, 0)) return (int)got;
@@ -170,8 +191,10 @@ static int opened_wait(fby_task *task, const fby_task_options *options, fby_erro
             return opened_take(task, &answer.opened, fds, fd_count, error);
         for (int i = 0; i < fd_count; i++) close(fds[i]);
         if (answer.head.type != FBY_MESSAGE_PROGRESS || got != sizeof answer.progress)
-            return fby_fail(error, FBY_EPROTO, "the server answered the opening of a task with message %u", answer.head.type);
-        if (options->progress && !options->progress(options->user, answer.progress.found, answer.progress.done))
+            return fby_fail(error, FBY_EPROTO, "the server answered the opening of a task with message %u",
+                            answer.head.type);
+        if (options->progress &&
+            !options->progress(options->user, answer.progress.found, answer.progress.done))
             return fby_fail(error, FBY_EINTR, "opening the task was given up by the caller");
     }
 }
@@ -199,10 +222,12 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
     status = base_find(base, options.base, options.spec_path, error);
     if (!status && options.spec_path) status = text_read(&text, options.spec_path, error);
     const char *spec = text ? text : options.spec;
-    if (!status && strlen(spec) > SPEC_MOST) status = fby_fail(error, FBY_EINVAL, "the spec is longer than %d bytes", SPEC_MOST);
+    if (!status && strlen(spec) > SPEC_MOST)
+        status = fby_fail(error, FBY_EINVAL, "the spec is longer than %d bytes", SPEC_MOST);
     const char *name = options.name ? options.name : options.spec_path ? options.spec_path : "spec";
     if (!status && strlen(name) > 1024) name += strlen(name) - 1024;
-    if (!status) status = fby_connection_open(&task->connection, client->socket_path, FBY_CONNECT_TIMEOUT_MS, error);
+    if (!status)
+        status = fby_connection_open(&task->connection, client->socket_path, FBY_CONNECT_TIMEOUT_MS, error);
     if (!status) status = open_send(task, name, base, spec, error);
     if (!status) status = opened_wait(task, &options, error);
     free(text);
@@ -251,7 +276,8 @@ const char *fby_task_class(const fby_task *task, uint32_t label)
     return task->classes && label < task->info.classes ? task->classes[label] : NULL;
 }
 
-/* --- taking batches ------------------------------------------------------------------------------------------- */
+/* --- taking batches
+ * ------------------------------------------------------------------------------------------- */
 
 static fby_batch *batch_new(fby_task *task)
 {
@@ -303,14 +329,18 @@ static int failure_receive(fby_task *task, fby_error *error)
     } message;
     fby_error why = FBY_ERROR_INIT;
     int64_t got;
-    do got = fby_connection_receive(&task->connection, &message, sizeof message, NULL, NULL, FBY_CONNECT_TIMEOUT_MS, &why);
+    do
+        got = fby_connection_receive(&task->connection, &message, sizeof message, NULL, NULL,
+                                     FBY_CONNECT_TIMEOUT_MS, &why);
     while (got == FBY_EINTR);
     if (got < 0) return fail_for_good(task, (int)got, &why, error);
-    if (message.failed.head.type != FBY_MESSAGE_TASK_FAILED || (size_t)got < sizeof message.failed || message.failed.code >= 0) {
+    if (message.failed.head.type != FBY_MESSAGE_TASK_FAILED || (size_t)got < sizeof message.failed ||
+        message.failed.code >= 0) {
         fby_fail(&why, FBY_EPROTO, "the server said that the task failed, but not why");
         return fail_for_good(task, FBY_EPROTO, &why, error);
     }
-    fby_fail(&why, message.failed.code, "%.*s", (int)((size_t)got - sizeof message.failed), (const char *)(&message.failed + 1));
+    fby_fail(&why, message.failed.code, "%.*s", (int)((size_t)got - sizeof message.failed),
+             (const char *)(&message.failed + 1));
     why.sample = message.failed.sample;
     return fail_for_good(task, message.failed.code, &why, error);
 }
@@ -332,8 +362,8 @@ static int extent_add(fby_task *task, const fby_descriptor *descriptor, fby_erro
         batch->labels[batch->count + i] = (int64_t)sample->label;
         batch->flags[batch->count + i] = sample->flags;
     }
-    batch->extents[batch->extent_count++] = (struct fby_extent_place){&task->segment, descriptor->block, descriptor->generation,
-                                                                      descriptor->first, descriptor->count};
+    batch->extents[batch->extent_count++] = (struct fby_extent_place){
+        &task->segment, descriptor->block, descriptor->generation, descriptor->first, descriptor->count};
     batch->count += descriptor->count;
     batch->epoch = descriptor->epoch;
     batch->index = descriptor->batch;
@@ -401,13 +431,15 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
     pthread_mutex_unlock(&task->lock);
     if (held >= task->info.window)
         return fby_fail(error, FBY_EWINDOW,
-                        "all %u batches of the window are held, so no further one can come: release a batch first, copy what must be kept, or raise `window`",
+                        "all %u batches of the window are held, so no further one can come: release a batch "
+                        "first, copy what must be kept, or raise `window`",
                         task->info.window);
     uint64_t started = 0, deadline = UINT64_MAX;
     for (;;) {
         status = batch_take(task, out, error);
         if (status) return status > 0 ? 0 : status;
-        /* What the wait compares is the ring as it was left: descriptors of a given-up epoch may have gone by. */
+        /* What the wait compares is the ring as it was left: descriptors of a given-up epoch may have gone
+         * by. */
         uint32_t seen = task->reader.head;
         uint64_t now = fby_now_ns();
         if (!started) {
@@ -415,11 +447,14 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
             if (timeout_ns >= 0) deadline = now + (uint64_t)timeout_ns;
         }
         if (now >= deadline)
-            return fby_fail(error, FBY_ETIMEDOUT, "no batch within %.3f s: %u of %u samples of the next batch of epoch %llu have come; `forebay status` shows what the server does",
-                            (double)timeout_ns * 1e-9, task->assembling ? task->assembling->count : 0, task->info.batch,
-                            (unsigned long long)task->epoch);
+            return fby_fail(error, FBY_ETIMEDOUT,
+                            "no batch within %.3f s: %u of %u samples of the next batch of epoch %llu have "
+                            "come; `forebay status` shows what the server does",
+                            (double)timeout_ns * 1e-9, task->assembling ? task->assembling->count : 0,
+                            task->info.batch, (unsigned long long)task->epoch);
         uint64_t until = now + LOOK_AFTER_NS < deadline ? now + LOOK_AFTER_NS : deadline;
-        fby_wait_result result = fby_wait_delivery(task->down.base, task->up.base, seen, task->spin_ns, until);
+        fby_wait_result result =
+            fby_wait_delivery(task->down.base, task->up.base, seen, task->spin_ns, until);
         if (result == FBY_WAIT_READY) continue;
         if (server_gone(task)) {
             /* What it delivered before its end still counts. */
@@ -429,7 +464,8 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
             fby_connection_lost(&task->connection, &why);
             return fail_for_good(task, FBY_ELOST, &why, error);
         }
-        if (result == FBY_WAIT_INTERRUPTED) return fby_fail(error, FBY_EINTR, "a signal arrived while waiting for a batch");
+        if (result == FBY_WAIT_INTERRUPTED)
+            return fby_fail(error, FBY_EINTR, "a signal arrived while waiting for a batch");
     }
 }
 
@@ -452,16 +488,22 @@ int fby_task_abandon(fby_task *task, fby_error *error)
     } answer;
     fby_error why = FBY_ERROR_INIT;
     int64_t got;
-    do got = fby_connection_receive(&task->connection, &answer, sizeof answer, NULL, NULL, FBY_CONNECT_TIMEOUT_MS, &why);
+    do
+        got = fby_connection_receive(&task->connection, &answer, sizeof answer, NULL, NULL,
+                                     FBY_CONNECT_TIMEOUT_MS, &why);
     while (got == FBY_EINTR);
     if (got == FBY_EEND) {
         task->ended = true;
         if (error) *error = why;
         return FBY_EEND;
     }
-    if (got < 0) return fail_for_good(task, (int)got, &why, error); /* an answer that came later would be taken for another's */
-    if (answer.epoch.head.type == FBY_MESSAGE_TASK_FAILED && (size_t)got >= sizeof answer.failed && answer.failed.code < 0) {
-        fby_fail(&why, answer.failed.code, "%.*s", (int)((size_t)got - sizeof answer.failed), (const char *)(&answer.failed + 1));
+    if (got < 0)
+        return fail_for_good(task, (int)got, &why,
+                             error); /* an answer that came later would be taken for another's */
+    if (answer.epoch.head.type == FBY_MESSAGE_TASK_FAILED && (size_t)got >= sizeof answer.failed &&
+        answer.failed.code < 0) {
+        fby_fail(&why, answer.failed.code, "%.*s", (int)((size_t)got - sizeof answer.failed),
+                 (const char *)(&answer.failed + 1));
         why.sample = answer.failed.sample;
         return fail_for_good(task, answer.failed.code, &why, error);
     }

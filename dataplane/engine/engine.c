@@ -1,8 +1,11 @@
-/* A lot's way: submit puts its jobs on the read ring (a backlog keeps the order where that is full), readers move them to the work
- * ring, workers run them, the last to finish puts the lot on the finished ring and wakes the conductor if it sleeps.
+/* A lot's way: submit puts its jobs on the read ring (a backlog keeps the order where that is full), readers
+ * move them to the work ring, workers run them, the last to finish puts the lot on the finished ring and
+ * wakes the conductor if it sleeps.
  *
- * A job's state is 0 at rest; while a worker runs it, a key that no other run ever has (the worker's number and its count of runs);
- * ABANDONED once the conductor gave it up. Worker and conductor both leave the running state by one compare-and-swap from the key: exactly one wins, and the winner alone writes the outcome. */
+ * A job's state is 0 at rest; while a worker runs it, a key that no other run ever has (the worker's number
+ * and its count of runs); ABANDONED once the conductor gave it up. Worker and conductor both leave the
+ * running state by one compare-and-swap from the key: exactly one wins, and the winner alone writes the
+ * outcome. */
 #include "dataplane/engine/engine.h"
 
 #include <errno.h>
@@ -25,11 +28,13 @@ static uint64_t run_key(const fby_worker *worker)
     return (uint64_t)(worker->number + 1) << 32 | worker->runs;
 }
 
-/* --- finishing ---------------------------------------------------------------------------------------------------- */
+/* --- finishing
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void conductor_wake(fby_engine *engine)
 {
-    /* Dekker with fby_engine_park: what was put before the fence is seen by a conductor that looks after parking, or its flag is seen here. */
+    /* Dekker with fby_engine_park: what was put before the fence is seen by a conductor that looks after
+     * parking, or its flag is seen here. */
     fby_fence_seq_cst();
     if (!fby_load_relaxed_u32(&engine->parked)) return; /* ordered by the fence */
     uint32_t expected = 1;
@@ -38,7 +43,8 @@ static void conductor_wake(fby_engine *engine)
     while (write(engine->event_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
-/* Counts down; true for whoever finished the lot. The read-modify-writes order every worker's writes to the block before the last one's. */
+/* Counts down; true for whoever finished the lot. The read-modify-writes order every worker's writes to the
+ * block before the last one's. */
 static bool lot_count_down(fby_lot *lot)
 {
     return fby_fetch_add_seq_cst_u32(&lot->remaining, (uint32_t)-1) == 1;
@@ -61,7 +67,8 @@ static void job_finish_early(fby_engine *engine, fby_job *job)
     engine->finished_early = lot;
 }
 
-/* --- workers ------------------------------------------------------------------------------------------------------ */
+/* --- workers
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void sample_describe(const fby_job *job)
 {
@@ -88,8 +95,8 @@ static bool job_run(fby_worker *worker, fby_job *job)
     fby_buffer *buffer = job->buffer; /* its own until it gives it back, or returns late */
     worker->runs++;
 
-    /* Whatever is needed of job and lot is read before the key is out: from then on the conductor may take both away, and use them anew, however
-     * short a while this thread has run in between. */
+    /* Whatever is needed of job and lot is read before the key is out: from then on the conductor may take
+     * both away, and use them anew, however short a while this thread has run in between. */
     const fby_plan *plan = lot->plan;
     void *out[64] = {NULL};
     out[lot->branch] = lot->payload + index * lot->sample_stride;
@@ -101,17 +108,19 @@ static bool job_run(fby_worker *worker, fby_job *job)
                      .repeat = job->repeat,
                      .out = out};
 
-    fby_store_release_u64(&job->state, key); /* before worker->state names the key: look_after swaps from it */
-    __atomic_store_n(&worker->job, job, __ATOMIC_RELAXED); /* published by worker->state */
+    fby_store_release_u64(&job->state,
+                          key); /* before worker->state names the key: look_after swaps from it */
+    __atomic_store_n(&worker->job, job, __ATOMIC_RELAXED);  /* published by worker->state */
     fby_store_relaxed_u64(&worker->since_ns, fby_now_ns()); /* published by worker->state */
-    fby_store_release_u64(&worker->state, key); /* pairs with look_after's acquire */
+    fby_store_release_u64(&worker->state, key);             /* pairs with look_after's acquire */
 
     fby_failure failure = {FBY_REASON_NONE, "", ""};
     fby_reason reason = fby_plan_run(plan, worker->scratch, &work, &failure);
 
     fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
     uint64_t expected = key;
-    /* Where the job was taken from it, the lot isn't its own any more, and the buffer is the conductor's to free. */
+    /* Where the job was taken from it, the lot isn't its own any more, and the buffer is the conductor's to
+     * free. */
     if (!fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_AT_REST)) return false;
     job->buffer = NULL;
     job->reason = reason;
@@ -151,7 +160,8 @@ static void *worker_main(void *argument)
 
 static int worker_add(fby_engine *engine, const fby_place *place, fby_error *error)
 {
-    fby_worker *worker = aligned_alloc(FBY_CACHE_PAIR, (sizeof *worker + FBY_CACHE_PAIR - 1) / FBY_CACHE_PAIR * FBY_CACHE_PAIR);
+    fby_worker *worker = aligned_alloc(FBY_CACHE_PAIR, (sizeof *worker + FBY_CACHE_PAIR - 1) /
+                                                           FBY_CACHE_PAIR * FBY_CACHE_PAIR);
     if (!worker) return fby_fail(error, FBY_ENOMEM, "no memory for a worker");
     memset(worker, 0, sizeof *worker);
     worker->engine = engine;
@@ -219,7 +229,8 @@ static void worker_remove(fby_engine *engine, fby_worker *worker)
     free(worker);
 }
 
-/* --- looking after -------------------------------------------------------------------------------------------------- */
+/* --- looking after
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Another worker in the place of an abandoned one; tried again as long as the system refuses the thread. */
 static void worker_replace(fby_engine *engine, fby_worker *worker)
@@ -238,8 +249,9 @@ static void worker_abandon(fby_engine *engine, fby_worker *worker, fby_job *job,
     snprintf(job->text, sizeof job->text, "no answer for %.1f s", (double)elapsed_ns * 1e-9);
     worker->abandoned = true;
     worker->quarantined = lot;
-    bool retired = fby_load_relaxed_u32(&worker->retire); /* the conductor's own word: another took its place already */
-    fby_store_release_u32(&worker->retire, 1);            /* pairs with worker_main's load */
+    bool retired =
+        fby_load_relaxed_u32(&worker->retire); /* the conductor's own word: another took its place already */
+    fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
     lot->quarantine++;
     lot->abandoned_now++;
     engine->worker_count--;
@@ -251,7 +263,8 @@ static void worker_check(fby_engine *engine, fby_worker *worker, uint64_t now_ns
 {
     uint64_t key = fby_load_acquire_u64(&worker->state); /* pairs with job_run's release */
     if (!key) return;
-    fby_job *job = __atomic_load_n(&worker->job, __ATOMIC_RELAXED); /* under the same key before and after: consistent */
+    fby_job *job =
+        __atomic_load_n(&worker->job, __ATOMIC_RELAXED); /* under the same key before and after: consistent */
     uint64_t since = fby_load_relaxed_u64(&worker->since_ns);
     if (fby_load_acquire_u64(&worker->state) != key) return;
     /* A lot is freed by this thread alone, and only after it came back: under this key it is still out. */
@@ -302,7 +315,8 @@ bool fby_engine_look_after(fby_engine *engine, uint64_t now_ns)
     return engine->backlog_count != 0;
 }
 
-/* --- the conductor's side -------------------------------------------------------------------------------------------- */
+/* --- the conductor's side
+ * -------------------------------------------------------------------------------------------- */
 
 static bool backlog_put(fby_engine *engine, fby_job *job)
 {
@@ -370,7 +384,8 @@ int fby_engine_event(const fby_engine *engine)
 void fby_engine_park(fby_engine *engine)
 {
     fby_exchange_seq_cst_u32(&engine->parked, 1);
-    fby_fence_seq_cst(); /* before the rings, whose loads are no seq_cst ones, are looked at again: pairs with conductor_wake's fence */
+    fby_fence_seq_cst(); /* before the rings, whose loads are no seq_cst ones, are looked at again: pairs with
+                            conductor_wake's fence */
 }
 
 void fby_engine_unpark(fby_engine *engine)
@@ -378,11 +393,14 @@ void fby_engine_unpark(fby_engine *engine)
     fby_store_relaxed_u32(&engine->parked, 0); /* who still saw 1 writes the eventfd for nothing */
 }
 
-/* --- life ------------------------------------------------------------------------------------------------------------ */
+/* --- life
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 int fby_engine_use_cpus(fby_engine *engine, const fby_cpus *cpus, fby_error *error)
 {
-    uint32_t wanted = engine->options.workers ? engine->options.workers : fby_grant_threads(cpus, fby_grant_quota("/"));
+    uint32_t wanted =
+        engine->options.workers ? engine->options.workers : fby_grant_threads(cpus, fby_grant_quota("/"));
     fby_place *places = calloc(wanted, sizeof *places);
     if (!places) return fby_fail(error, FBY_ENOMEM, "no memory for %u workers", wanted);
     int status = fby_placement_plan(engine->options.topology, cpus, wanted, places, error);
@@ -392,7 +410,8 @@ int fby_engine_use_cpus(fby_engine *engine, const fby_cpus *cpus, fby_error *err
     if (engine->workers == before) goto out; /* those there go on as they are */
     status = 0;                              /* perhaps fewer than wanted, but at work */
     engine->options.cpus = *cpus;
-    /* Whoever works is replaced rather than moved: a thread pins itself. Retired ones finish their sample first. */
+    /* Whoever works is replaced rather than moved: a thread pins itself. Retired ones finish their sample
+     * first. */
     for (fby_worker *worker = before; worker; worker = worker->next) {
         worker->owed = false;
         fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
@@ -407,7 +426,8 @@ int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_e
 {
     *out = NULL;
     int status = 0;
-    fby_engine *engine = aligned_alloc(FBY_CACHE_PAIR, (sizeof *engine + FBY_CACHE_PAIR - 1) / FBY_CACHE_PAIR * FBY_CACHE_PAIR);
+    fby_engine *engine = aligned_alloc(FBY_CACHE_PAIR, (sizeof *engine + FBY_CACHE_PAIR - 1) /
+                                                           FBY_CACHE_PAIR * FBY_CACHE_PAIR);
     if (!engine) return fby_fail(error, FBY_ENOMEM, "no memory for the engine");
     memset(engine, 0, sizeof *engine);
     engine->options = *options;
@@ -417,7 +437,8 @@ int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_e
         goto failed;
     }
     uint32_t readers = options->readers ? options->readers : 1;
-    uint32_t workers = options->workers ? options->workers : fby_grant_threads(&options->cpus, fby_grant_quota("/"));
+    uint32_t workers =
+        options->workers ? options->workers : fby_grant_threads(&options->cpus, fby_grant_quota("/"));
     uint32_t depth = options->reader.depth ? options->reader.depth : 32;
     engine->buffer_count = readers * depth + 2 * workers + 8;
     engine->inputs = aligned_alloc(FBY_CACHE_PAIR, readers * sizeof *engine->inputs);
@@ -453,7 +474,8 @@ failed:
 /* Waits up to a second for the workers to leave; true where one doesn't. */
 static bool workers_end(fby_engine *engine)
 {
-    for (fby_worker *worker = engine->workers; worker; worker = worker->next) fby_store_release_u32(&worker->retire, 1);
+    for (fby_worker *worker = engine->workers; worker; worker = worker->next)
+        fby_store_release_u32(&worker->retire, 1);
     if (engine->work_ring) fby_mpmc_wake_all(engine->work_ring);
     for (int attempt = 0; engine->workers && attempt < 200; attempt++) {
         for (fby_worker *worker = engine->workers, *next; worker; worker = next) {
@@ -486,7 +508,9 @@ bool fby_engine_destroy(fby_engine **handle)
     return false;
 }
 
-/* --- figures ---------------------------------------------------------------------------------------------------------- */
+/* --- figures
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
 {

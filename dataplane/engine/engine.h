@@ -1,7 +1,8 @@
 /* The engine: lots in, finished lots out.
  *
- * A lot is what one draw asks for on one branch: up to a block of samples, read, decoded, augmented and written in place. The conductor owns every lot; between
- * fby_engine_submit and fby_engine_finished it must not touch it, save through this interface.
+ * A lot is what one draw asks for on one branch: up to a block of samples, read, decoded, augmented and
+ * written in place. The conductor owns every lot; between fby_engine_submit and fby_engine_finished it must
+ * not touch it, save through this interface.
  *
  * All functions are the conductor's alone (one thread), but for those marked otherwise. */
 #ifndef FBY_DATAPLANE_ENGINE_H
@@ -27,16 +28,16 @@ typedef struct fby_job {
     uint32_t flags;  /* in: fby_sample_flag, for the block's metadata */
     uint64_t state;  /* whose run it is, and how far: see engine.c */
     fby_reason reason;
-    char op[32];     /* where it failed */
+    char op[32]; /* where it failed */
     char text[FBY_DECODE_TEXT];
 } fby_job;
 
 struct fby_lot {
     /* Set once. */
-    void *owner;               /* the conductor's */
-    fby_job *jobs;             /* room for a block's samples */
+    void *owner;   /* the conductor's */
+    fby_job *jobs; /* room for a block's samples */
     uint32_t room;
-    uint8_t *payload;          /* of its block */
+    uint8_t *payload; /* of its block */
     uint64_t sample_stride;
     struct fby_block_meta *meta;
 
@@ -46,13 +47,13 @@ struct fby_lot {
     uint32_t branch;
     uint32_t count;
     uint64_t timeout_ns;
-    const uint32_t *only;      /* NULL: all; else the indexes of the `only_count` jobs to run (again) */
+    const uint32_t *only; /* NULL: all; else the indexes of the `only_count` jobs to run (again) */
     uint32_t only_count;
 
     /* Read after it came back. */
-    uint32_t bad;              /* jobs whose reason isn't NONE */
-    uint32_t quarantine;       /* abandoned workers that may still write to what `payload` was when they began */
-    uint32_t abandoned_now;    /* those of them that were abandoned since the last submit */
+    uint32_t bad;           /* jobs whose reason isn't NONE */
+    uint32_t quarantine;    /* abandoned workers that may still write to what `payload` was when they began */
+    uint32_t abandoned_now; /* those of them that were abandoned since the last submit */
 
     /* The engine's. */
     uint32_t remaining;
@@ -61,15 +62,16 @@ struct fby_lot {
 
 typedef struct fby_engine_options {
     fby_cpus cpus;
-    uint32_t workers;         /* 0: what affinity and quota allow */
-    uint32_t readers;         /* 0: 1 */
+    uint32_t workers; /* 0: what affinity and quota allow */
+    uint32_t readers; /* 0: 1 */
     fby_reader_options reader;
     const fby_topology *topology;
 } fby_engine_options;
 
 int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_error *error);
-/* Ends the threads: waits for those that work, gives up on abandoned ones. Every lot must be back, or its memory leaked. Returns whether
- * abandoned workers are still inside a decoder (their memory then can't be freed). */
+/* Ends the threads: waits for those that work, gives up on abandoned ones. Every lot must be back, or its
+ * memory leaked. Returns whether abandoned workers are still inside a decoder (their memory then can't be
+ * freed). */
 bool fby_engine_destroy(fby_engine **engine);
 
 void fby_engine_submit(fby_engine *engine, fby_lot *lot);
@@ -84,8 +86,8 @@ int fby_engine_event(const fby_engine *engine);
 void fby_engine_park(fby_engine *engine);
 void fby_engine_unpark(fby_engine *engine);
 
-/* Hands over what didn't fit into the rings, and abandons workers whose sample took longer than its lot allows. Call it at least four times a second
- * while lots are out. Returns whether there is a backlog. */
+/* Hands over what didn't fit into the rings, and abandons workers whose sample took longer than its lot
+ * allows. Call it at least four times a second while lots are out. Returns whether there is a backlog. */
 bool fby_engine_look_after(fby_engine *engine, uint64_t now_ns);
 
 /* Another set of CPUs: workers are added, retired and pinned anew. */

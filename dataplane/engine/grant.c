@@ -25,7 +25,8 @@ void fby_cpus_of_process(fby_cpus *out)
 uint32_t fby_cpus_count(const fby_cpus *cpus)
 {
     uint32_t count = 0;
-    for (size_t i = 0; i < sizeof cpus->words / sizeof *cpus->words; i++) count += (uint32_t)__builtin_popcountll(cpus->words[i]);
+    for (size_t i = 0; i < sizeof cpus->words / sizeof *cpus->words; i++)
+        count += (uint32_t)__builtin_popcountll(cpus->words[i]);
     return count;
 }
 
@@ -40,7 +41,8 @@ void fby_cpus_add(fby_cpus *cpus, uint32_t cpu)
 }
 
 /* Reads the first line of a file; false where it isn't there. */
-static bool line_read(char *out, size_t bytes, const char *root, const char *folder, const char *group, const char *name)
+static bool line_read(char *out, size_t bytes, const char *root, const char *folder, const char *group,
+                      const char *name)
 {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s%s%s/%s", root, folder, group, name);
@@ -53,7 +55,8 @@ static bool line_read(char *out, size_t bytes, const char *root, const char *fol
     return got;
 }
 
-/* The process's group in a hierarchy: "" where it can't be told. Version 2 has the line "0::/…", version 1 "N:cpu,cpuacct:/…". */
+/* The process's group in a hierarchy: "" where it can't be told. Version 2 has the line "0::/…", version 1
+ * "N:cpu,cpuacct:/…". */
 static void group_find(char *out, size_t bytes, const char *root, const char *controller)
 {
     char path[PATH_MAX], line[PATH_MAX];
@@ -71,7 +74,8 @@ static void group_find(char *out, size_t bytes, const char *root, const char *co
         if (!*controller) {
             found = !*controllers;
         } else {
-            for (char *saved = NULL, *word = strtok_r(controllers, ",", &saved); word; word = strtok_r(NULL, ",", &saved))
+            for (char *saved = NULL, *word = strtok_r(controllers, ",", &saved); word;
+                 word = strtok_r(NULL, ",", &saved))
                 found = found || !strcmp(word, controller);
         }
         if (!found) continue;
@@ -98,7 +102,8 @@ uint32_t fby_grant_quota(const char *root)
     group_find(group, sizeof group, root, "");
     do {
         unsigned long long quota, period;
-        if (line_read(line, sizeof line, root, "sys/fs/cgroup", group, "cpu.max") && sscanf(line, "%llu %llu", &quota, &period) == 2 && period) {
+        if (line_read(line, sizeof line, root, "sys/fs/cgroup", group, "cpu.max") &&
+            sscanf(line, "%llu %llu", &quota, &period) == 2 && period) {
             uint64_t thousandths = quota * 1000 / period;
             if (!least || thousandths < least) least = thousandths;
         }
@@ -107,7 +112,8 @@ uint32_t fby_grant_quota(const char *root)
     do {
         char period_line[128];
         if (line_read(line, sizeof line, root, "sys/fs/cgroup/cpu", group, "cpu.cfs_quota_us") &&
-            line_read(period_line, sizeof period_line, root, "sys/fs/cgroup/cpu", group, "cpu.cfs_period_us")) {
+            line_read(period_line, sizeof period_line, root, "sys/fs/cgroup/cpu", group,
+                      "cpu.cfs_period_us")) {
             long long quota = atoll(line), period = atoll(period_line);
             if (quota > 0 && period > 0) {
                 uint64_t thousandths = (uint64_t)quota * 1000 / (uint64_t)period;
@@ -131,7 +137,8 @@ uint64_t fby_grant_memory(const char *root)
     uint64_t least = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     group_find(group, sizeof group, root, "");
     do {
-        if (line_read(line, sizeof line, root, "sys/fs/cgroup", group, "memory.max") && *line >= '0' && *line <= '9') {
+        if (line_read(line, sizeof line, root, "sys/fs/cgroup", group, "memory.max") && *line >= '0' &&
+            *line <= '9') {
             uint64_t limit = strtoull(line, NULL, 10);
             if (limit < least) least = limit;
         }

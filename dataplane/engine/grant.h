@@ -18,7 +18,8 @@ uint32_t fby_cpus_count(const fby_cpus *cpus);
 bool fby_cpus_has(const fby_cpus *cpus, uint32_t cpu);
 void fby_cpus_add(fby_cpus *cpus, uint32_t cpu);
 
-/* CPUs' worth of time that the cgroup's quota grants, in thousandths; 0: no quota. Versions 1 and 2. `root` is "/" but in tests. */
+/* CPUs' worth of time that the cgroup's quota grants, in thousandths; 0: no quota. Versions 1 and 2. `root`
+ * is "/" but in tests. */
 uint32_t fby_grant_quota(const char *root);
 /* min(CPUs of the set, ceil(quota)), at least 1. */
 uint32_t fby_grant_threads(const fby_cpus *cpus, uint32_t quota_thousandths);

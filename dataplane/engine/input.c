@@ -1,7 +1,7 @@
 /* Reader threads: jobs off the read ring, files into buffers, jobs onto the work ring.
  *
- * There is a fixed number of buffers; a reader without one waits until a worker gives one back: that bounds the memory between reading and decoding, and a
- * job on the work ring always has a place there. */
+ * There is a fixed number of buffers; a reader without one waits until a worker gives one back: that bounds
+ * the memory between reading and decoding, and a job on the work ring always has a place there. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,16 @@ static const uint64_t SLEEP_NS = 1000 * 1000 * 1000ull;
 static fby_reason reason_of(fby_read_failure failure)
 {
     switch (failure) {
-    case FBY_READ_OK: return FBY_REASON_NONE;
-    case FBY_READ_MISSING: return FBY_REASON_MISSING;
-    case FBY_READ_UNREADABLE: return FBY_REASON_UNREADABLE;
-    case FBY_READ_CHANGED: return FBY_REASON_CHANGED;
-    case FBY_READ_IO: break;
+    case FBY_READ_OK:
+        return FBY_REASON_NONE;
+    case FBY_READ_MISSING:
+        return FBY_REASON_MISSING;
+    case FBY_READ_UNREADABLE:
+        return FBY_REASON_UNREADABLE;
+    case FBY_READ_CHANGED:
+        return FBY_REASON_CHANGED;
+    case FBY_READ_IO:
+        break;
     }
     return FBY_REASON_IO;
 }
@@ -33,7 +38,8 @@ static void job_fail(fby_engine *engine, fby_job *job, fby_reason reason, const 
     fby_job_finish(engine, job);
 }
 
-/* Makes the buffer hold a file of `size` bytes, one more to see it grow, and what decoders may read past the end. */
+/* Makes the buffer hold a file of `size` bytes, one more to see it grow, and what decoders may read past the
+ * end. */
 static bool buffer_fit(fby_engine *engine, fby_buffer *buffer, uint64_t size)
 {
     if (size > UINT64_MAX / 2) return false;
@@ -69,8 +75,8 @@ void fby_ring_put(fby_mpmc *ring, void *item)
 
 void fby_input_wake(fby_engine *engine, uint32_t what)
 {
-    /* Dekker with input_run's exchange: what was put before this fence is seen by a reader that looks after setting its flag, or its flag
-     * is seen here. */
+    /* Dekker with input_run's exchange: what was put before this fence is seen by a reader that looks after
+     * setting its flag, or its flag is seen here. */
     fby_fence_seq_cst();
     for (uint32_t i = 0; i < engine->input_count; i++) {
         fby_input *input = &engine->inputs[i];
@@ -150,9 +156,11 @@ static void input_run(fby_input *input)
             /* Say what is missing, then look once more before sleeping; pairs with fby_input_wake's fence. */
             uint32_t again = WANTS_NOTHING;
             fby_exchange_seq_cst_u32(&input->wants, wants);
-            fby_fence_seq_cst(); /* the rings' loads are no seq_cst ones: without it they might be done first */
+            fby_fence_seq_cst(); /* the rings' loads are no seq_cst ones: without it they might be done first
+                                  */
             if (job_start(input, &spare, &again) || again != wants) {
-                fby_store_relaxed_u32(&input->wants, WANTS_NOTHING); /* its own flag; a wake that came anyway does no harm */
+                fby_store_relaxed_u32(&input->wants,
+                                      WANTS_NOTHING); /* its own flag; a wake that came anyway does no harm */
                 continue;
             }
         }
@@ -169,7 +177,8 @@ static void input_run(fby_input *input)
             fby_buffer *buffer = job->buffer;
             job->buffer = NULL;
             job_fail(engine, job, reason_of(done[i]->failure),
-                     done[i]->failure == FBY_READ_CHANGED ? "its size isn't what the index knows" : strerror((int)-done[i]->bytes));
+                     done[i]->failure == FBY_READ_CHANGED ? "its size isn't what the index knows"
+                                                          : strerror((int)-done[i]->bytes));
             fby_buffer_return(engine, buffer);
         }
     }
@@ -186,7 +195,8 @@ static void *input_main(void *argument)
     fby_gate_signal(&input->start_gate, 1);
     if (status) return NULL;
     input_run(input);
-    while (!fby_load_acquire_u32(&input->dismissed)) sched_yield(); /* who stopped it is about to wake the reader: pairs with fby_input_stop */
+    while (!fby_load_acquire_u32(&input->dismissed))
+        sched_yield(); /* who stopped it is about to wake the reader: pairs with fby_input_stop */
     fby_reader_destroy(&input->reader);
     return NULL;
 }

@@ -18,8 +18,8 @@ struct fby_buffer {
 };
 
 enum {
-    READ_PADDING = 64,              /* readable bytes that decoders ask for past the end */
-    BUFFER_KEEP = 4 * 1024 * 1024,  /* a larger buffer is given back after use */
+    READ_PADDING = 64,             /* readable bytes that decoders ask for past the end */
+    BUFFER_KEEP = 4 * 1024 * 1024, /* a larger buffer is given back after use */
     BUFFER_STEP = 64 * 1024,
     READ_RING = 8192
 };
@@ -44,7 +44,8 @@ typedef struct fby_input {
     fby_gate start_gate;
 } fby_input;
 
-int fby_input_start(fby_input *input, fby_engine *engine, const fby_reader_options *options, fby_error *error);
+int fby_input_start(fby_input *input, fby_engine *engine, const fby_reader_options *options,
+                    fby_error *error);
 void fby_input_stop(fby_input *input);
 /* Adds what it has read so far. The conductor's. */
 void fby_input_get_stats(const fby_input *input, fby_reader_stats *out);
@@ -52,47 +53,47 @@ void fby_input_get_stats(const fby_input *input, fby_reader_stats *out);
 void fby_input_wake(fby_engine *engine, uint32_t what);
 /* Gives a buffer back for the next file. Any thread. */
 void fby_buffer_return(fby_engine *engine, fby_buffer *buffer);
-/* A put on a ring that has a place for everything there is to put. It may still be refused for a moment: while a thread that took an item
- * a whole round ago hasn't yet left its cell. */
+/* A put on a ring that has a place for everything there is to put. It may still be refused for a moment:
+ * while a thread that took an item a whole round ago hasn't yet left its cell. */
 void fby_ring_put(fby_mpmc *ring, void *item);
 
 typedef struct fby_worker {
     fby_engine *engine;
     struct fby_worker *next;
     pthread_t thread;
-    uint32_t number;           /* unique among all workers ever */
+    uint32_t number; /* unique among all workers ever */
     fby_place place;
     fby_scratch *scratch;
-    uint32_t retire;           /* written by the conductor */
-    bool abandoned;            /* the conductor's, and so are the next three */
-    bool owed;                 /* abandoned, and nobody could be started in its place yet */
-    fby_lot *quarantined;      /* the lot that it was abandoned with */
-    fby_buffer *kept;          /* the buffer that it was abandoned with: another took its place */
-    uint32_t runs;             /* its own: counts jobs */
-    uint32_t returned;         /* 1 once it has left its last decoder */
+    uint32_t retire;      /* written by the conductor */
+    bool abandoned;       /* the conductor's, and so are the next three */
+    bool owed;            /* abandoned, and nobody could be started in its place yet */
+    fby_lot *quarantined; /* the lot that it was abandoned with */
+    fby_buffer *kept;     /* the buffer that it was abandoned with: another took its place */
+    uint32_t runs;        /* its own: counts jobs */
+    uint32_t returned;    /* 1 once it has left its last decoder */
     /* Written by the worker, read by the conductor. */
     _Alignas(FBY_CACHE_PAIR) fby_job *job;
     uint64_t since_ns;
-    uint64_t state;            /* of the job's run */
+    uint64_t state; /* of the job's run */
     uint64_t decode_ns, transform_ns, samples, bad, scratch_bytes;
 } fby_worker;
 
 struct fby_engine {
     fby_engine_options options;
     fby_mpmc *read_ring, *work_ring, *finished_ring, *free_buffers;
-    fby_buffer *buffers;       /* the conductor's list of all */
-    uint32_t buffer_count;     /* that go round; those of abandoned workers come on top */
+    fby_buffer *buffers;   /* the conductor's list of all */
+    uint32_t buffer_count; /* that go round; those of abandoned workers come on top */
     fby_input *inputs;
     uint32_t input_count;
     fby_worker *workers;
     uint32_t worker_count, next_number;
     int event_fd;
-    fby_lot *finished_early;   /* the conductor's: finished by look_after itself */
+    fby_lot *finished_early; /* the conductor's: finished by look_after itself */
     fby_lot *released;
-    fby_job **backlog;         /* the conductor's: jobs that the read ring had no place for */
+    fby_job **backlog; /* the conductor's: jobs that the read ring had no place for */
     uint32_t backlog_first, backlog_count, backlog_room;
     uint64_t retired_cpu_ns, retired_decode_ns, retired_transform_ns, retired_samples, retired_bad;
-    uint64_t buffer_bytes;     /* atomic */
+    uint64_t buffer_bytes;                    /* atomic */
     _Alignas(FBY_CACHE_PAIR) uint32_t parked; /* the conductor sleeps, or is about to */
 };
 

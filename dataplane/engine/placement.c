@@ -53,7 +53,8 @@ static int32_t node_of(hwloc_topology_t hwloc, hwloc_const_cpuset_t set)
     return -1;
 }
 
-int fby_placement_plan(const fby_topology *topology, const fby_cpus *allowed, uint32_t count, fby_place *out, fby_error *error)
+int fby_placement_plan(const fby_topology *topology, const fby_cpus *allowed, uint32_t count, fby_place *out,
+                       fby_error *error)
 {
     int status = 0;
     memset(out, 0, count * sizeof *out);

@@ -28,13 +28,18 @@ int fby_paths_folder(char *out, fby_error *error)
     int cut = runtime && *runtime == '/' && stat(runtime, &found) == 0 && S_ISDIR(found.st_mode)
                   ? path_join(out, "%s/forebay", runtime)
                   : path_join(out, "/tmp/forebay-%u", (unsigned)geteuid());
-    if (cut) return fby_fail(error, FBY_EINVAL, "XDG_RUNTIME_DIR is too long for a path: expected under %d bytes", PATH_MAX);
+    if (cut)
+        return fby_fail(error, FBY_EINVAL, "XDG_RUNTIME_DIR is too long for a path: expected under %d bytes",
+                        PATH_MAX);
     if (mkdir(out, 0700) && errno != EEXIST)
-        return fby_fail(error, FBY_EIO, "can't make the socket folder %s: %s; set XDG_RUNTIME_DIR or FOREBAY_SOCKET", out,
+        return fby_fail(error, FBY_EIO,
+                        "can't make the socket folder %s: %s; set XDG_RUNTIME_DIR or FOREBAY_SOCKET", out,
                         strerror(errno));
-    if (lstat(out, &found)) return fby_fail(error, FBY_EIO, "can't look at the socket folder %s: %s", out, strerror(errno));
+    if (lstat(out, &found))
+        return fby_fail(error, FBY_EIO, "can't look at the socket folder %s: %s", out, strerror(errno));
     if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid())
-        return fby_fail(error, FBY_EPERM, "the socket folder %s isn't a folder of this user (uid %u): remove it", out,
+        return fby_fail(error, FBY_EPERM,
+                        "the socket folder %s isn't a folder of this user (uid %u): remove it", out,
                         (unsigned)geteuid());
     if ((found.st_mode & 077) && chmod(out, 0700))
         return fby_fail(error, FBY_EPERM, "the socket folder %s is open to others: chmod 0700 it", out);
@@ -45,14 +50,16 @@ int fby_paths_socket(char *out, fby_error *error)
 {
     const char *set = getenv("FOREBAY_SOCKET");
     if (set && *set) {
-        if (strlen(set) >= PATH_MAX) return fby_fail(error, FBY_EINVAL, "FOREBAY_SOCKET is longer than %d bytes", PATH_MAX - 1);
+        if (strlen(set) >= PATH_MAX)
+            return fby_fail(error, FBY_EINVAL, "FOREBAY_SOCKET is longer than %d bytes", PATH_MAX - 1);
         strcpy(out, set);
         return 0;
     }
     char folder[PATH_MAX];
     int status = fby_paths_folder(folder, error);
     if (status) return status;
-    if (path_join(out, "%s/serve.sock", folder)) return fby_fail(error, FBY_EINVAL, "the socket folder's path is too long");
+    if (path_join(out, "%s/serve.sock", folder))
+        return fby_fail(error, FBY_EINVAL, "the socket folder's path is too long");
     return 0;
 }
 
@@ -73,7 +80,8 @@ void fby_paths_log(char *out)
     for (int choice = 0; choice < 3; choice++) {
         int cut = -1;
         if (choice == 0 && state && *state == '/') cut = path_join(out, "%s/forebay/embedded.log", state);
-        if (choice == 1 && home && *home == '/') cut = path_join(out, "%s/.local/state/forebay/embedded.log", home);
+        if (choice == 1 && home && *home == '/')
+            cut = path_join(out, "%s/.local/state/forebay/embedded.log", home);
         if (choice == 2 && !fby_paths_folder(folder, NULL)) cut = path_join(out, "%s/embedded.log", folder);
         if (cut) continue;
         folders_make(out);
@@ -85,7 +93,8 @@ void fby_paths_log(char *out)
     *out = 0;
 }
 
-/* An address for `path`: itself, or, where it is too long, through a descriptor of its folder (left in *folder). */
+/* An address for `path`: itself, or, where it is too long, through a descriptor of its folder (left in
+ * *folder). */
 static int address_make(struct sockaddr_un *address, const char *path, int *folder, fby_error *error)
 {
     *folder = -1;
@@ -98,15 +107,19 @@ static int address_make(struct sockaddr_un *address, const char *path, int *fold
     const char *slash = strrchr(path, '/');
     char parent[PATH_MAX];
     if (!slash || slash == path || strlen(path) >= PATH_MAX)
-        return fby_fail(error, FBY_EINVAL, "the socket path %.100s… can't be used: expected /folder/name", path);
+        return fby_fail(error, FBY_EINVAL, "the socket path %.100s… can't be used: expected /folder/name",
+                        path);
     memcpy(parent, path, (size_t)(slash - path));
     parent[slash - path] = 0;
     *folder = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (*folder < 0) return fby_fail(error, FBY_ELOST, "can't open the socket's folder %s: %s", parent, strerror(errno));
-    int length = snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", *folder, slash + 1);
+    if (*folder < 0)
+        return fby_fail(error, FBY_ELOST, "can't open the socket's folder %s: %s", parent, strerror(errno));
+    int length =
+        snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", *folder, slash + 1);
     if (length >= (int)sizeof address->sun_path) {
         close(*folder);
-        return fby_fail(error, FBY_EINVAL, "the socket's name %s is too long: expected under 80 bytes", slash + 1);
+        return fby_fail(error, FBY_EINVAL, "the socket's name %s is too long: expected under 80 bytes",
+                        slash + 1);
     }
     return 0;
 }
@@ -133,7 +146,9 @@ static int socket_with(const char *path, bool listening, fby_error *error)
         while (done && errno == EINTR);
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &unlimited, sizeof unlimited);
         if (done && errno == EAGAIN)
-            status = fby_fail(error, FBY_ETIMEDOUT, "the server at %s has taken nobody in for %d s: is it stopped?", path, CONNECT_MOST_S);
+            status = fby_fail(error, FBY_ETIMEDOUT,
+                              "the server at %s has taken nobody in for %d s: is it stopped?", path,
+                              CONNECT_MOST_S);
         else if (done && errno == EACCES)
             status = fby_fail(error, FBY_EPERM, "the server at %s belongs to another user", path);
         else if (done)

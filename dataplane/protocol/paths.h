@@ -4,8 +4,9 @@
  *   FOLDER/serve.sock          of `forebay serve`
  *   FOLDER/embedded.sock/.lock of the embedded server
  *
- * FOLDER is $XDG_RUNTIME_DIR/forebay, else /tmp/forebay-UID; it is made with mode 0700 and refused where it belongs to
- * somebody else or others may enter. The log is $XDG_STATE_HOME/forebay/embedded.log, else ~/.local/state/forebay/…, else in FOLDER. */
+ * FOLDER is $XDG_RUNTIME_DIR/forebay, else /tmp/forebay-UID; it is made with mode 0700 and refused where it
+ * belongs to somebody else or others may enter. The log is $XDG_STATE_HOME/forebay/embedded.log, else
+ * ~/.local/state/forebay/…, else in FOLDER. */
 #ifndef FBY_DATAPLANE_PATHS_H
 #define FBY_DATAPLANE_PATHS_H
 

@@ -17,7 +17,8 @@ int fby_peer_of(fby_peer *out, int socket, fby_error *error);
 void fby_peer_close(fby_peer *peer);
 /* True once the process ended; without a pidfd, always false: the socket's end says it then. */
 bool fby_peer_ended(const fby_peer *peer);
-/* The signal that ended it, 0 where it exited or the kernel doesn't tell (it does from 6.15, once the process was reaped). */
+/* The signal that ended it, 0 where it exited or the kernel doesn't tell (it does from 6.15, once the process
+ * was reaped). */
 int fby_peer_signal(const fby_peer *peer);
 
 #endif

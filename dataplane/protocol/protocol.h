@@ -1,15 +1,17 @@
-/* Messages between client and server, over a SOCK_SEQPACKET Unix socket: one structure a message, followed by text.
+/* Messages between client and server, over a SOCK_SEQPACKET Unix socket: one structure a message, followed by
+ * text.
  *
- * A connection begins with HELLO; the server answers WELCOME or FAILED. A connection carries at most one task: OPEN is
- * answered by any number of PROGRESS and then OPENED (with descriptors) or FAILED. After that only what follows is sent:
+ * A connection begins with HELLO; the server answers WELCOME or FAILED. A connection carries at most one
+ * task: OPEN is answered by any number of PROGRESS and then OPENED (with descriptors) or FAILED. After that
+ * only what follows is sent:
  *
  *   client                         server
  *   ABANDON {epoch}                ABANDONED {next epoch} | FAILED {FBY_EEND}
  *                                  TASK_FAILED {code, sample, text}: before the descriptor that says so
  *   STATUS                         STATUS_REPLY with a descriptor of JSON text
  *
- * Closing the socket ends the task. Sizes are fixed and little-endian; a message of another size, type or order is answered by a
- * disconnect: FBY_EPROTO. Messages grow only with the protocol's version. */
+ * Closing the socket ends the task. Sizes are fixed and little-endian; a message of another size, type or
+ * order is answered by a disconnect: FBY_EPROTO. Messages grow only with the protocol's version. */
 #ifndef FBY_DATAPLANE_PROTOCOL_H
 #define FBY_DATAPLANE_PROTOCOL_H
 
@@ -86,7 +88,8 @@ typedef struct fby_progress_message {
 } fby_progress_message;
 static_assert(sizeof(fby_progress_message) == 32, "protocol");
 
-/* Descriptors: segment, down, up, eventfd, class names (text of NUL-terminated names; absent where classes is 0). */
+/* Descriptors: segment, down, up, eventfd, class names (text of NUL-terminated names; absent where classes is
+ * 0). */
 enum { FBY_OPENED_FDS = 4 };
 
 typedef struct fby_opened {

@@ -19,7 +19,8 @@ typedef struct fby_server fby_server;
 typedef struct fby_session fby_session;
 typedef struct fby_subscription fby_subscription;
 
-/* --- memory ------------------------------------------------------------------------------------------------------- */
+/* --- memory
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes promised and granted; shared with the set-up thread. */
 typedef struct fby_budget {
@@ -30,7 +31,9 @@ typedef struct fby_budget {
 bool fby_budget_take(fby_budget *budget, uint64_t bytes);
 void fby_budget_give(fby_budget *budget, uint64_t bytes);
 
-/* --- tasks ---------------------------------------------------------------------------------------------------------- */
+/* --- tasks
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* A block, the lot that fills it, and where it is in its round. */
 typedef enum slot_state {
@@ -47,8 +50,8 @@ typedef struct fby_slot {
     uint32_t index; /* block number less the segment's first */
     uint32_t generation;
     slot_state state;
-    bool dropped;   /* its epoch was given up, or its task ended: of no use when it comes back */
-    bool failed;    /* ready, but what comes is its sample's failure */
+    bool dropped; /* its epoch was given up, or its task ended: of no use when it comes back */
+    bool failed;  /* ready, but what comes is its sample's failure */
     uint64_t epoch, position;
     bool epoch_last;
     uint32_t *again; /* indexes of jobs to run again */
@@ -61,7 +64,7 @@ typedef struct fby_bad_set {
     struct fby_bad_place {
         uint64_t epoch, id;
         bool used;
-    } *places;
+    } * places;
     uint32_t room, count;
 } fby_bad_set;
 
@@ -105,24 +108,25 @@ struct fby_subscription {
     uint32_t slot_count;
     fby_slot **free_slots;
     uint32_t free_count;
-    fby_slot **pending;  /* in the order they were drawn */
+    fby_slot **pending; /* in the order they were drawn */
     uint32_t pending_count;
     /* Delivery. */
     uint64_t sequence;
-    uint64_t epoch, batch;     /* of the next batch to be delivered */
-    uint64_t least_epoch;      /* older ones were given up */
-    uint64_t drawn_epochs;     /* epochs below this are drawn to their end */
-    bool published;            /* something was put since the last publish */
+    uint64_t epoch, batch; /* of the next batch to be delivered */
+    uint64_t least_epoch;  /* older ones were given up */
+    uint64_t drawn_epochs; /* epochs below this are drawn to their end */
+    bool published;        /* something was put since the last publish */
     bool failed, ended, closing;
     fby_error failure;
-    uint32_t out;              /* lots in the engine */
-    void **moved;              /* where blocks were moved to, away from abandoned workers */
+    uint32_t out; /* lots in the engine */
+    void **moved; /* where blocks were moved to, away from abandoned workers */
     uint32_t moved_count;
     /* Figures. */
     uint64_t opened_ns, delivered_samples, delivered_batches, returned_batches;
     uint64_t bad_total, substituted;
     fby_bad_set bad_known;
-    fby_bad_count *bad_counts; /* one per slot: as many epochs can be under way at once; epoch e's is at e % slot_count */
+    fby_bad_count *bad_counts; /* one per slot: as many epochs can be under way at once; epoch e's is at e %
+                                  slot_count */
     fby_bad_sample bad[BAD_REMEMBERED]; /* the latest; bad_total counts all */
 };
 
@@ -142,7 +146,8 @@ uint32_t fby_subscription_abandoned(const fby_subscription *task);
 /* The set-up thread's: everything that a task owns. */
 void fby_subscription_free(fby_subscription *task);
 
-/* --- set-up -------------------------------------------------------------------------------------------------------- */
+/* --- set-up
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef struct fby_setup_job {
     struct fby_setup_job *next; /* in the conductor's backlog */
@@ -150,9 +155,9 @@ typedef struct fby_setup_job {
     uint64_t session; /* number */
     char *name, *base, *text;
     size_t text_bytes;
-    uint32_t cancelled;   /* atomic: the conductor's wish */
-    uint64_t found, done; /* atomic: progress */
-    fby_subscription *task;           /* result, or what to free */
+    uint32_t cancelled;     /* atomic: the conductor's wish */
+    uint64_t found, done;   /* atomic: progress */
+    fby_subscription *task; /* result, or what to free */
     int status;
     fby_error error;
 } fby_setup_job;
@@ -167,9 +172,19 @@ bool fby_setup_hand_over(fby_server *server);
 fby_setup_job *fby_setup_finished(fby_server *server);
 void fby_setup_job_free(fby_setup_job *job);
 
-/* --- sessions ---------------------------------------------------------------------------------------------------------- */
+/* --- sessions
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-typedef enum watch_kind { WATCH_LISTEN, WATCH_SIGNAL, WATCH_ENGINE, WATCH_SETUP, WATCH_SOCKET, WATCH_PEER, WATCH_RETURNS } watch_kind;
+typedef enum watch_kind {
+    WATCH_LISTEN,
+    WATCH_SIGNAL,
+    WATCH_ENGINE,
+    WATCH_SETUP,
+    WATCH_SOCKET,
+    WATCH_PEER,
+    WATCH_RETURNS
+} watch_kind;
 
 /* What an event belongs to. */
 typedef struct fby_watch {
@@ -185,7 +200,7 @@ struct fby_session {
     fby_peer peer;
     fby_watch socket_watch, peer_watch, returns_watch;
     bool greeted, closed;
-    fby_cpus cpus;      /* the client's affinity */
+    fby_cpus cpus;          /* the client's affinity */
     fby_setup_job *opening; /* the set-up thread's until it is finished */
     uint64_t told_found, told_done;
     fby_subscription *task;
@@ -200,7 +215,8 @@ void fby_session_fail(fby_session *session, fby_message_type type, const fby_err
 void fby_session_opened(fby_session *session, fby_setup_job *job);
 void fby_session_progress(fby_session *session);
 
-/* --- the conductor ------------------------------------------------------------------------------------------------------ */
+/* --- the conductor
+ * ------------------------------------------------------------------------------------------------------ */
 
 struct fby_server {
     fby_server_options options;
@@ -226,7 +242,8 @@ struct fby_server {
 
 void fby_server_log(fby_server *server, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int fby_server_watch(fby_server *server, int fd, fby_watch *watch, fby_error *error);
-/* The CPUs of an embedded server are the union of those of clients with a task: call when tasks come and go. */
+/* The CPUs of an embedded server are the union of those of clients with a task: call when tasks come and go.
+ */
 void fby_server_cpus_update(fby_server *server);
 
 /* The status document; the caller's reference. */

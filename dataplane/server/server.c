@@ -1,8 +1,9 @@
-/* The conductor: one thread, one event wait. Its round: take what is returned, take what is finished, set up, draw, deliver, wake; then say that it
- * sleeps, look once more, and sleep. */
+/* The conductor: one thread, one event wait. Its round: take what is returned, take what is finished, set up,
+ * draw, deliver, wake; then say that it sleeps, look once more, and sleep. */
 #include "dataplane/server/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "dataplane/protocol/paths.h"
@@ -38,7 +38,8 @@ void fby_server_log(fby_server *server, const char *format, ...)
 int fby_server_watch(fby_server *server, int fd, fby_watch *watch, fby_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event)) return fby_fail(error, FBY_EIO, "epoll_ctl: %s", strerror(errno));
+    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event))
+        return fby_fail(error, FBY_EIO, "epoll_ctl: %s", strerror(errno));
     return 0;
 }
 
@@ -50,18 +51,22 @@ void fby_server_cpus_update(fby_server *server)
     for (fby_session *session = server->sessions; session; session = session->next) {
         if (session->closed || (!session->opening && !session->task)) continue;
         clients++;
-        for (size_t i = 0; i < sizeof cpus.words / sizeof *cpus.words; i++) cpus.words[i] |= session->cpus.words[i];
+        for (size_t i = 0; i < sizeof cpus.words / sizeof *cpus.words; i++)
+            cpus.words[i] |= session->cpus.words[i];
     }
     if (!clients || !fby_cpus_count(&cpus) || !memcmp(&cpus, &server->cpus, sizeof cpus)) return;
     server->cpus = cpus;
     fby_error error = FBY_ERROR_INIT;
-    if (fby_engine_use_cpus(server->engine, &cpus, &error)) fby_server_log(server, "can't use the clients' CPUs: %s", error.text);
+    if (fby_engine_use_cpus(server->engine, &cpus, &error))
+        fby_server_log(server, "can't use the clients' CPUs: %s", error.text);
 }
 
-/* --- starting ------------------------------------------------------------------------------------------------------- */
+/* --- starting
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Of two servers that start at once, one would take the other's socket, bound but not yet listening, for a stale one. A lock on the folder leaves nothing
- * behind. The descriptor, or -1 where the folder can't be locked. */
+/* Of two servers that start at once, one would take the other's socket, bound but not yet listening, for a
+ * stale one. A lock on the folder leaves nothing behind. The descriptor, or -1 where the folder can't be
+ * locked. */
 static int folder_lock(const char *path)
 {
     char folder[PATH_MAX];
@@ -85,10 +90,12 @@ static int socket_open(fby_server *server, fby_error *error)
     struct stat found;
     if (fd >= 0 || fd == FBY_ETIMEDOUT) {
         if (fd >= 0) close(fd);
-        status = fby_fail(error, FBY_EINVAL, "a server already listens at %s: stop it first, or choose another --socket", path);
+        status = fby_fail(error, FBY_EINVAL,
+                          "a server already listens at %s: stop it first, or choose another --socket", path);
     } else if (lstat(path, &found) == 0) {
         if (!S_ISSOCK(found.st_mode))
-            status = fby_fail(error, FBY_EINVAL, "%s is there and isn't a socket: choose another --socket", path);
+            status =
+                fby_fail(error, FBY_EINVAL, "%s is there and isn't a socket: choose another --socket", path);
         else if (unlink(path))
             status = fby_fail(error, FBY_EIO, "can't replace the stale socket %s: %s", path, strerror(errno));
     }
@@ -139,7 +146,8 @@ static int server_start(fby_server *server, fby_error *error)
     uint64_t granted = fby_grant_memory("/");
     server->budget.limit = options->memory ? options->memory : granted / 2;
     if (options->memory > granted)
-        return fby_fail(error, FBY_EINVAL, "--memory asks for %.1f MiB, but this process is granted %.1f MiB", (double)options->memory / (1 << 20), (double)granted / (1 << 20));
+        return fby_fail(error, FBY_EINVAL, "--memory asks for %.1f MiB, but this process is granted %.1f MiB",
+                        (double)options->memory / (1 << 20), (double)granted / (1 << 20));
     limits_raise();
     fby_cpus_of_process(&server->own_cpus);
     server->cpus = server->own_cpus;
@@ -147,18 +155,23 @@ static int server_start(fby_server *server, fby_error *error)
     int status = signals_open(server, error);
     if (!status) status = fby_topology_load(&server->topology, NULL, error);
     if (status) return status;
-    fby_engine_options engine = {.cpus = server->cpus, .workers = options->workers, .reader = options->reader, .topology = server->topology};
+    fby_engine_options engine = {.cpus = server->cpus,
+                                 .workers = options->workers,
+                                 .reader = options->reader,
+                                 .topology = server->topology};
     status = fby_engine_create(&server->engine, &engine, error);
     if (status) return status;
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->setup_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (server->epoll < 0 || server->setup_event < 0) return fby_fail(error, FBY_EIO, "epoll or eventfd: %s", strerror(errno));
+    if (server->epoll < 0 || server->setup_event < 0)
+        return fby_fail(error, FBY_EIO, "epoll or eventfd: %s", strerror(errno));
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     status = fby_setup_start(server, error);
     if (!status) status = socket_open(server, error);
     if (!status) status = fby_server_watch(server, server->listener, &server->listen_watch, error);
     if (!status) status = fby_server_watch(server, server->signals, &server->signal_watch, error);
-    if (!status) status = fby_server_watch(server, fby_engine_event(server->engine), &server->engine_watch, error);
+    if (!status)
+        status = fby_server_watch(server, fby_engine_event(server->engine), &server->engine_watch, error);
     if (!status) status = fby_server_watch(server, server->setup_event, &server->setup_watch, error);
     return status;
 }
@@ -169,11 +182,14 @@ static void ready_tell(fby_server *server, int status, const fby_error *error)
     int fd = server->options.ready_fd;
     if (fd < 0) return;
     const char *text = status ? error->text : "R";
-    if (write(fd, text, strlen(text)) < 0) fby_server_log(server, "nobody waits for this server: %s", strerror(errno));
+    if (write(fd, text, strlen(text)) < 0)
+        fby_server_log(server, "nobody waits for this server: %s", strerror(errno));
     close(fd);
 }
 
-/* --- the round --------------------------------------------------------------------------------------------------------- */
+/* --- the round
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void event_drain(int fd)
 {
@@ -204,16 +220,26 @@ static void event_take(fby_server *server, fby_watch *watch)
     fby_session *session = watch->session;
     if (session && session->closed) return;
     switch (watch->kind) {
-    case WATCH_LISTEN: fby_session_accept(server); break;
+    case WATCH_LISTEN:
+        fby_session_accept(server);
+        break;
     case WATCH_SIGNAL: {
         struct signalfd_siginfo info;
         if (read(server->signals, &info, sizeof info) == sizeof info) server->stopping = true;
         break;
     }
-    case WATCH_ENGINE: event_drain(fby_engine_event(server->engine)); break;
-    case WATCH_SETUP: event_drain(server->setup_event); break;
-    case WATCH_SOCKET: fby_session_read(session); break;
-    case WATCH_PEER: fby_session_close(session, NULL); break;
+    case WATCH_ENGINE:
+        event_drain(fby_engine_event(server->engine));
+        break;
+    case WATCH_SETUP:
+        event_drain(server->setup_event);
+        break;
+    case WATCH_SOCKET:
+        fby_session_read(session);
+        break;
+    case WATCH_PEER:
+        fby_session_close(session, NULL);
+        break;
     case WATCH_RETURNS:
         if (session->task) event_drain(session->task->event_fd);
         break;
@@ -287,7 +313,8 @@ static bool linger_over(fby_server *server, uint64_t now)
     /* Under the lock that electing clients hold nobody can be about to find this server ready. */
     char lock_path[PATH_MAX + 8];
     size_t length = strlen(server->options.socket);
-    snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)(length > 5 ? length - 5 : length), server->options.socket);
+    snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)(length > 5 ? length - 5 : length),
+             server->options.socket);
     int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB)) {
         close(lock);
@@ -303,8 +330,10 @@ static bool linger_over(fby_server *server, uint64_t now)
 static int sleep_ms(const fby_server *server)
 {
     bool busy = server->setup_backlog || (server->options.embedded && !server->sessions);
-    for (const fby_session *session = server->sessions; session && !busy; session = session->next) busy = session->opening;
-    for (const fby_subscription *task = server->tasks; task && !busy; task = task->next) busy = task->out || task->closing || fby_subscription_abandoned(task);
+    for (const fby_session *session = server->sessions; session && !busy; session = session->next)
+        busy = session->opening;
+    for (const fby_subscription *task = server->tasks; task && !busy; task = task->next)
+        busy = task->out || task->closing || fby_subscription_abandoned(task);
     return busy ? BUSY_SLEEP_MS : -1;
 }
 
@@ -335,7 +364,8 @@ static void server_serve(fby_server *server)
         if (now - looked_after > BUSY_SLEEP_MS / 2 * 1000000ull) {
             looked_after = now;
             fby_engine_look_after(server->engine, now);
-            for (fby_session *session = server->sessions; session; session = session->next) fby_session_progress(session);
+            for (fby_session *session = server->sessions; session; session = session->next)
+                fby_session_progress(session);
         }
         tasks_advance(server);
         ended_free(server);
@@ -343,12 +373,15 @@ static void server_serve(fby_server *server)
     }
 }
 
-/* --- ending ------------------------------------------------------------------------------------------------------------ */
+/* --- ending
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static void server_end(fby_server *server)
 {
     if (server->listener >= 0 && !server->options.embedded) unlink(server->options.socket);
-    for (fby_session *session = server->sessions; session; session = session->next) fby_session_close(session, NULL);
+    for (fby_session *session = server->sessions; session; session = session->next)
+        fby_session_close(session, NULL);
     /* Lots come back in milliseconds, but for those of stuck workers. */
     uint64_t deadline = fby_now_ns() + END_NS;
     while (server->engine && server->tasks && fby_now_ns() < deadline) {
@@ -360,7 +393,8 @@ static void server_end(fby_server *server)
     ended_free(server);
     fby_setup_stop(server);
     if (fby_engine_destroy(&server->engine) || server->tasks) {
-        /* A worker is still inside a decoder: memory that it may touch can't be freed; the process's end takes it all. */
+        /* A worker is still inside a decoder: memory that it may touch can't be freed; the process's end
+         * takes it all. */
         fby_server_log(server, "ending with a worker that never came back");
         if (server->listener >= 0) close(server->listener);
         return;

@@ -13,11 +13,13 @@
 #include "ringbuf/atomic.h"
 #include "ringbuf/fdpass.h"
 
-/* What one client, or many new ones, may take of a round: the rest waits for the next, after everybody else's turn. */
+/* What one client, or many new ones, may take of a round: the rest waits for the next, after everybody else's
+ * turn. */
 enum { MESSAGES_AT_ONCE = 8, CLIENTS_AT_ONCE = 64 };
 enum { PROGRESS_UNREAD = 16 * 1024 };
 
-static int message_send(fby_session *session, const void *message, size_t bytes, const char *text, size_t text_bytes, const int *fds, int fd_count)
+static int message_send(fby_session *session, const void *message, size_t bytes, const char *text,
+                        size_t text_bytes, const int *fds, int fd_count)
 {
     struct iovec parts[2] = {{(void *)message, bytes}, {(void *)text, text_bytes}};
     fby_error error = FBY_ERROR_INIT;
@@ -36,7 +38,8 @@ void fby_session_fail(fby_session *session, fby_message_type type, const fby_err
 void fby_session_progress(fby_session *session)
 {
     if (!session->opening || session->closed) return;
-    uint64_t found = fby_load_relaxed_u64(&session->opening->found), done = fby_load_relaxed_u64(&session->opening->done); /* for show */
+    uint64_t found = fby_load_relaxed_u64(&session->opening->found),
+             done = fby_load_relaxed_u64(&session->opening->done); /* for show */
     if (found == session->told_found && done == session->told_done) return;
     session->told_found = found;
     session->told_done = done;
@@ -51,22 +54,28 @@ void fby_session_progress(fby_session *session)
 static int hello_take(fby_session *session, const fby_hello *hello, size_t bytes)
 {
     fby_error error = FBY_ERROR_INIT;
-    if (bytes < sizeof hello->head || hello->head.magic != FBY_MESSAGE_MAGIC || hello->head.type != FBY_MESSAGE_HELLO) return -1;
+    if (bytes < sizeof hello->head || hello->head.magic != FBY_MESSAGE_MAGIC ||
+        hello->head.type != FBY_MESSAGE_HELLO)
+        return -1;
     if (hello->head.version != FBY_PROTOCOL_VERSION || bytes != sizeof *hello) {
-        fby_fail(&error, FBY_EVERSION, "this server speaks protocol %d, the client %u: use the same version of Forebay for both",
+        fby_fail(&error, FBY_EVERSION,
+                 "this server speaks protocol %d, the client %u: use the same version of Forebay for both",
                  FBY_PROTOCOL_VERSION, hello->head.version);
         fby_session_fail(session, FBY_MESSAGE_FAILED, &error);
         return -1;
     }
     if (hello->layout_hash != fby_layout_hash()) {
-        fby_fail(&error, FBY_EVERSION, "this server has memory layout %016llx, the client %016llx: use the same version of Forebay for both",
+        fby_fail(&error, FBY_EVERSION,
+                 "this server has memory layout %016llx, the client %016llx: use the same version of Forebay "
+                 "for both",
                  (unsigned long long)fby_layout_hash(), (unsigned long long)hello->layout_hash);
         fby_session_fail(session, FBY_MESSAGE_FAILED, &error);
         return -1;
     }
     memcpy(session->cpus.words, hello->affinity, sizeof session->cpus.words);
     session->greeted = true;
-    fby_welcome welcome = {fby_message_head(FBY_MESSAGE_WELCOME, 0), fby_layout_hash(), (uint32_t)getpid(), session->server->options.embedded};
+    fby_welcome welcome = {fby_message_head(FBY_MESSAGE_WELCOME, 0), fby_layout_hash(), (uint32_t)getpid(),
+                           session->server->options.embedded};
     return message_send(session, &welcome, sizeof welcome, NULL, 0, NULL, 0);
 }
 
@@ -84,7 +93,8 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes)
 {
     if (session->task || session->opening || bytes < sizeof *open) return -1;
     size_t text = bytes - sizeof *open;
-    if (open->head.text_bytes != text || (uint64_t)open->name_bytes + open->base_bytes + open->spec_bytes != text ||
+    if (open->head.text_bytes != text ||
+        (uint64_t)open->name_bytes + open->base_bytes + open->spec_bytes != text ||
         open->base_bytes >= PATH_MAX || open->name_bytes > PATH_MAX || open->rank)
         return -1;
     fby_setup_job *job = calloc(1, sizeof *job);
@@ -163,17 +173,21 @@ void fby_session_read(fby_session *session)
         int status = -1;
         if (!session->greeted) {
             status = hello_take(session, &message.hello, (size_t)got);
-        } else if ((size_t)got >= sizeof message.head && message.head.magic == FBY_MESSAGE_MAGIC && message.head.version == FBY_PROTOCOL_VERSION) {
-            if (message.head.type == FBY_MESSAGE_OPEN) status = open_take(session, &message.open, (size_t)got);
-            if (message.head.type == FBY_MESSAGE_ABANDON) status = abandon_take(session, &message.epoch, (size_t)got);
-            if (message.head.type == FBY_MESSAGE_STATUS && (size_t)got == sizeof message.head) status = status_take(session);
+        } else if ((size_t)got >= sizeof message.head && message.head.magic == FBY_MESSAGE_MAGIC &&
+                   message.head.version == FBY_PROTOCOL_VERSION) {
+            if (message.head.type == FBY_MESSAGE_OPEN)
+                status = open_take(session, &message.open, (size_t)got);
+            if (message.head.type == FBY_MESSAGE_ABANDON)
+                status = abandon_take(session, &message.epoch, (size_t)got);
+            if (message.head.type == FBY_MESSAGE_STATUS && (size_t)got == sizeof message.head)
+                status = status_take(session);
         }
         if (status && !session->closed) fby_session_close(session, "it broke the protocol");
     }
 }
 
-/* No descriptor is free for a new client: it is accepted by the spare one and let go, or the listener would stay readable and this thread
- * busy for nothing. */
+/* No descriptor is free for a new client: it is accepted by the spare one and let go, or the listener would
+ * stay readable and this thread busy for nothing. */
 static void client_turn_away(fby_server *server)
 {
     if (server->spare_fd >= 0) close(server->spare_fd);
@@ -181,7 +195,8 @@ static void client_turn_away(fby_server *server)
     if (fd >= 0) close(fd);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     server->disconnected++;
-    fby_server_log(server, "a client is turned away: this process has no more free descriptors (`ulimit -n`)");
+    fby_server_log(server,
+                   "a client is turned away: this process has no more free descriptors (`ulimit -n`)");
 }
 
 void fby_session_accept(fby_server *server)
@@ -206,17 +221,21 @@ void fby_session_accept(fby_server *server)
         session->returns_watch = (fby_watch){WATCH_RETURNS, session};
         session->next = server->sessions;
         server->sessions = session;
-        if (fby_peer_of(&session->peer, fd, &error) || fby_server_watch(server, fd, &session->socket_watch, &error)) {
+        if (fby_peer_of(&session->peer, fd, &error) ||
+            fby_server_watch(server, fd, &session->socket_watch, &error)) {
             fby_session_close(session, error.text);
             continue;
         }
         if (session->peer.uid != geteuid()) {
-            fby_fail(&error, FBY_EPERM, "this server belongs to uid %u and serves nobody else: start your own", (unsigned)geteuid());
+            fby_fail(&error, FBY_EPERM,
+                     "this server belongs to uid %u and serves nobody else: start your own",
+                     (unsigned)geteuid());
             fby_session_fail(session, FBY_MESSAGE_FAILED, &error);
             fby_session_close(session, "another user connected");
             continue;
         }
-        if (session->peer.pidfd >= 0) fby_server_watch(server, session->peer.pidfd, &session->peer_watch, NULL);
+        if (session->peer.pidfd >= 0)
+            fby_server_watch(server, session->peer.pidfd, &session->peer_watch, NULL);
     }
 }
 
@@ -231,13 +250,15 @@ void fby_session_close(fby_session *session, const char *why)
     }
     if (session->opening) fby_store_relaxed_u32(&session->opening->cancelled, 1); /* a wish */
     if (session->task) {
-        /* The client has this eventfd too, so that closing it here won't end the watch: it would outlive the session. */
+        /* The client has this eventfd too, so that closing it here won't end the watch: it would outlive the
+         * session. */
         epoll_ctl(server->epoll, EPOLL_CTL_DEL, session->task->event_fd, NULL);
         fby_subscription_end(session->task);
         session->task->session = NULL;
         session->task = NULL;
     }
-    /* Its watches may stand in this round's events: the descriptors go at once, the structure at the round's end. */
+    /* Its watches may stand in this round's events: the descriptors go at once, the structure at the round's
+     * end. */
     if (session->socket >= 0) close(session->socket);
     session->socket = -1;
     fby_peer_close(&session->peer);
@@ -275,7 +296,8 @@ void fby_session_opened(fby_session *session, fby_setup_job *job)
     fby_engine_get_stats(server->engine, &stats);
     if (fby_cpus_count(&session->cpus) > stats.workers) opened.spin_ns = 20000;
     int fds[5] = {task->segment.fd, task->down.fd, task->up.fd, task->event_fd, task->classes_fd};
-    if (message_send(session, &opened, sizeof opened, NULL, 0, fds, FBY_OPENED_FDS + (opened.classes > 0))) return;
+    if (message_send(session, &opened, sizeof opened, NULL, 0, fds, FBY_OPENED_FDS + (opened.classes > 0)))
+        return;
     fby_error error = FBY_ERROR_INIT;
     if (fby_server_watch(server, task->event_fd, &session->returns_watch, &error)) {
         fby_session_close(session, error.text);
@@ -287,7 +309,8 @@ void fby_session_opened(fby_session *session, fby_setup_job *job)
     task->number = server->next_number++;
     task->next = server->tasks;
     server->tasks = task;
-    fby_server_log(server, "task %llu: %s, process %d, %llu samples, %llu batches an epoch, %.1f MiB shared", (unsigned long long)task->number,
-               task->spec->name, (int)session->peer.pid, (unsigned long long)opened.samples, (unsigned long long)opened.batches,
-               (double)task->shared_bytes / (1 << 20));
+    fby_server_log(server, "task %llu: %s, process %d, %llu samples, %llu batches an epoch, %.1f MiB shared",
+                   (unsigned long long)task->number, task->spec->name, (int)session->peer.pid,
+                   (unsigned long long)opened.samples, (unsigned long long)opened.batches,
+                   (double)task->shared_bytes / (1 << 20));
 }

@@ -112,7 +112,9 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "epoch", count_of(task->epoch));
     json_object_set_new(status, "batch_of_epoch", count_of(task->batch));
     json_object_set_new(status, "age_s", seconds_of(now - task->opened_ns));
-    json_object_set_new(status, "samples_per_s", json_real((double)task->delivered_samples / ((double)(now - task->opened_ns) * 1e-9 + 1e-9)));
+    json_object_set_new(
+        status, "samples_per_s",
+        json_real((double)task->delivered_samples / ((double)(now - task->opened_ns) * 1e-9 + 1e-9)));
     json_object_set_new(status, "delivered_samples", count_of(task->delivered_samples));
     json_object_set_new(status, "delivered_batches", count_of(task->delivered_batches));
     json_object_set_new(status, "held_batches", count_of(task->delivered_batches - task->returned_batches));
@@ -132,7 +134,8 @@ json_t *fby_server_status(fby_server *server)
     struct rusage process, thread;
     getrusage(RUSAGE_SELF, &process);
     getrusage(RUSAGE_THREAD, &thread);
-    json_t *memory = json_object(), *conductor = json_object(), *tasks = json_array(), *status = json_object();
+    json_t *memory = json_object(), *conductor = json_object(), *tasks = json_array(),
+           *status = json_object();
     json_object_set_new(memory, "limit", count_of(server->budget.limit));
     json_object_set_new(memory, "used", count_of(fby_load_relaxed_u64(&server->budget.used)));
     json_object_set_new(memory, "resident_peak", count_of((uint64_t)process.ru_maxrss * 1024));

@@ -1,13 +1,15 @@
 /* A task's blocks and their ledger.
  *
- * A slot is a block with the lot that fills it. Its round: FREE, drawn: FILLING, filled: READY, in its turn: DELIVERED, returned: FREE with the next
- * generation. `pending` holds the slots between draw and delivery in the order they were drawn:
+ * A slot is a block with the lot that fills it. Its round: FREE, drawn: FILLING, filled: READY, in its turn:
+ * DELIVERED, returned: FREE with the next generation. `pending` holds the slots between draw and delivery in
+ * the order they were drawn:
  *
  *   strict, sequential   delivered in that order
- *   shared               delivered as they get ready, but no epoch before the end of the one before, and an epoch's
- *                        last draw (which alone may be short) last
+ *   shared               delivered as they get ready, but no epoch before the end of the one before, and an
+ * epoch's last draw (which alone may be short) last
  *
- * What a client says it returns is believed only where the ledger has that block, in that generation, delivered. */
+ * What a client says it returns is believed only where the ledger has that block, in that generation,
+ * delivered. */
 #include <errno.h>
 #include <forebay/forebay.h>
 #include <stdlib.h>
@@ -20,7 +22,8 @@
 
 enum { RETURNS_AT_ONCE = 64 };
 
-/* --- slots -------------------------------------------------------------------------------------------------------- */
+/* --- slots
+ * -------------------------------------------------------------------------------------------------------- */
 
 static fby_slot *slot_take(fby_subscription *task)
 {
@@ -37,9 +40,11 @@ static void slot_free(fby_slot *slot)
     task->free_slots[task->free_count++] = slot;
 }
 
-/* Takes the memory of a slot's block away from the workers that were abandoned in this round of it (those of earlier rounds know older addresses): the block gets another address in this process, and what they may still
- * write, at the old one, goes to private memory that nobody reads. Only while no other worker is at the lot. The seals forbid a new writable mapping, so the one
- * there is moved: MREMAP_DONTUNMAP (5.13 for shared memory) leaves the old range in place, so that it is never unmapped under the worker. */
+/* Takes the memory of a slot's block away from the workers that were abandoned in this round of it (those of
+ * earlier rounds know older addresses): the block gets another address in this process, and what they may
+ * still write, at the old one, goes to private memory that nobody reads. Only while no other worker is at the
+ * lot. The seals forbid a new writable mapping, so the one there is moved: MREMAP_DONTUNMAP (5.13 for shared
+ * memory) leaves the old range in place, so that it is never unmapped under the worker. */
 static bool slot_relocate(fby_slot *slot)
 {
     fby_subscription *task = slot->task;
@@ -51,8 +56,11 @@ static bool slot_relocate(fby_slot *slot)
     void *to = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (to == MAP_FAILED) return false;
     task->moved[task->moved_count++] = to; /* unmapped with the task, whatever has become of it by then */
-    if (mremap(lot->payload, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == MAP_FAILED) return false;
-    if (mmap(lot->payload, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+    if (mremap(lot->payload, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) ==
+        MAP_FAILED)
+        return false;
+    if (mmap(lot->payload, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
         return false;
     lot->payload = to;
     lot->abandoned_now = 0;
@@ -83,7 +91,9 @@ static void slot_drop(fby_slot *slot)
     slot_put_away(slot);
 }
 
-/* --- failing --------------------------------------------------------------------------------------------------------- */
+/* --- failing
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void descriptor_put(fby_subscription *task, fby_descriptor *descriptor)
 {
@@ -101,7 +111,8 @@ static void task_fail(fby_subscription *task, const fby_error *why)
     fby_server_log(task->server, "task %llu has failed: %s", (unsigned long long)task->number, why->text);
     if (task->session) fby_session_fail(task->session, FBY_MESSAGE_TASK_FAILED, why);
     if (task->closing) return; /* its client was gone when it was told */
-    fby_descriptor descriptor = {.flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST, .epoch = task->epoch, .batch = task->batch};
+    fby_descriptor descriptor = {
+        .flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST, .epoch = task->epoch, .batch = task->batch};
     descriptor_put(task, &descriptor);
 }
 
@@ -119,8 +130,10 @@ static void sample_failure(fby_error *error, const fby_subscription *task, const
     char path[600];
     sample_name(path, sizeof path, task, job->id);
     bool read = !strcmp(job->op, "read");
-    fby_fail(error, FBY_ESAMPLE, "%s: sample %llu, %s: %s%s%s; remove or repair the file, or set on_error: skip", path, (unsigned long long)job->id,
-             read ? "reading" : job->op, fby_reason_name(job->reason), *job->text ? ": " : "", job->text);
+    fby_fail(error, FBY_ESAMPLE,
+             "%s: sample %llu, %s: %s%s%s; remove or repair the file, or set on_error: skip", path,
+             (unsigned long long)job->id, read ? "reading" : job->op, fby_reason_name(job->reason),
+             *job->text ? ": " : "", job->text);
     error->sample = job->id;
 }
 
@@ -141,8 +154,9 @@ static void bad_remember(fby_subscription *task, const fby_job *job, uint64_t ep
     snprintf(bad->text, sizeof bad->text, "%s", job->text);
     char path[600];
     sample_name(path, sizeof path, task, job->id);
-    fby_server_log(task->server, "task %llu: bad sample %llu, %s: %s: %s %s", (unsigned long long)task->number, (unsigned long long)job->id, path,
-               job->op, fby_reason_name(job->reason), job->text);
+    fby_server_log(task->server, "task %llu: bad sample %llu, %s: %s: %s %s",
+                   (unsigned long long)task->number, (unsigned long long)job->id, path, job->op,
+                   fby_reason_name(job->reason), job->text);
 }
 
 /* A part of an epoch allows at least one bad sample; a count is taken as it is. */
@@ -156,7 +170,9 @@ static bool too_many_bad(const fby_subscription *task, uint64_t bad)
     return (double)bad > limit;
 }
 
-/* --- filling --------------------------------------------------------------------------------------------------------- */
+/* --- filling
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void slot_submit(fby_slot *slot)
 {
@@ -188,8 +204,11 @@ static void slot_fill(fby_slot *slot, const fby_draw *draw)
         lot->jobs[i].id = draw->ids[i];
         lot->jobs[i].turn = draw->turns[i];
         lot->jobs[i].repeat = 0;
-        /* One rank's part needs no padding: what is padded there stands for an id that a substitute used up. */
-        lot->jobs[i].flags = !(draw->flags[i] & FBY_DRAW_PADDED) ? 0 : task->spec->ranks > 1 ? FBY_SAMPLE_PADDED : FBY_SAMPLE_REPEAT;
+        /* One rank's part needs no padding: what is padded there stands for an id that a substitute used up.
+         */
+        lot->jobs[i].flags = !(draw->flags[i] & FBY_DRAW_PADDED) ? 0
+                             : task->spec->ranks > 1             ? FBY_SAMPLE_PADDED
+                                                                 : FBY_SAMPLE_REPEAT;
     }
     task->pending[task->pending_count++] = slot;
     slot_submit(slot);
@@ -211,7 +230,8 @@ static void slot_repair(fby_slot *slot)
             sample_failure(&why, task, job);
             char last[FBY_ERROR_TEXT];
             memcpy(last, why.text, sizeof last);
-            fby_fail(&why, FBY_ESAMPLE, "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
+            fby_fail(&why, FBY_ESAMPLE,
+                     "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
                      (unsigned long long)bad, (unsigned long long)slot->epoch, task->spec->max_errors, last);
             why.sample = job->id;
             task_fail(task, &why);
@@ -220,9 +240,11 @@ static void slot_repair(fby_slot *slot)
         uint32_t id;
         uint64_t turn;
         bool repeat;
-        int status = fby_sampler_substitute(task->sampler, task->bit, slot->epoch, (uint32_t)job->id, &id, &turn, &repeat);
+        int status = fby_sampler_substitute(task->sampler, task->bit, slot->epoch, (uint32_t)job->id, &id,
+                                            &turn, &repeat);
         if (status) {
-            fby_fail(&why, FBY_ESAMPLE, "epoch %llu has no sample left that could stand in for bad ones", (unsigned long long)slot->epoch);
+            fby_fail(&why, FBY_ESAMPLE, "epoch %llu has no sample left that could stand in for bad ones",
+                     (unsigned long long)slot->epoch);
             why.sample = job->id;
             task_fail(task, &why);
             return;
@@ -235,7 +257,8 @@ static void slot_repair(fby_slot *slot)
     }
     if (lot->abandoned_now && !slot_relocate(slot)) {
         fby_error why = FBY_ERROR_INIT;
-        fby_fail(&why, FBY_ENOMEM, "no memory to take a block back from a decoder that doesn't return: %s", strerror(errno));
+        fby_fail(&why, FBY_ENOMEM, "no memory to take a block back from a decoder that doesn't return: %s",
+                 strerror(errno));
         task_fail(task, &why);
         return;
     }
@@ -245,7 +268,8 @@ static void slot_repair(fby_slot *slot)
     slot_submit(slot);
 }
 
-/* --- delivering ------------------------------------------------------------------------------------------------------- */
+/* --- delivering
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void slot_deliver(fby_slot *slot)
 {
@@ -354,7 +378,9 @@ void fby_subscription_lot_released(fby_lot *lot)
     if (slot->state == SLOT_QUARANTINED) slot_free(slot);
 }
 
-/* --- returns ----------------------------------------------------------------------------------------------------------- */
+/* --- returns
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 /* Checks one returned word against the ledger; false where it isn't the client's to return. */
 static bool return_take(fby_subscription *task, uint64_t word)
@@ -381,13 +407,16 @@ void fby_subscription_take_returns(fby_subscription *task)
             return;
         }
         if (count < 0) {
-            if (task->session) fby_session_close(task->session, "its return counter claims more than its ring holds");
+            if (task->session)
+                fby_session_close(task->session, "its return counter claims more than its ring holds");
             return;
         }
     } while (count == RETURNS_AT_ONCE);
 }
 
-/* --- ends ---------------------------------------------------------------------------------------------------------------- */
+/* --- ends
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 /* Drops what is pending of epochs below `least`. */
 static void pending_drop(fby_subscription *task, uint64_t least)
@@ -465,7 +494,8 @@ void fby_subscription_free(fby_subscription *task)
     fby_bad_set_free(&task->bad_known);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);
-    for (uint32_t i = 0; i < task->moved_count; i++) munmap(task->moved[i], fby_segment_head(&task->segment)->payload_stride);
+    for (uint32_t i = 0; i < task->moved_count; i++)
+        munmap(task->moved[i], fby_segment_head(&task->segment)->payload_stride);
     free(task->moved);
     fby_region_close(&task->segment);
     fby_region_close(&task->down);

@@ -1,4 +1,5 @@
-/* Lots through readers and workers: all come back, once, with the same bytes whatever the threads; bad ones say why. */
+/* Lots through readers and workers: all come back, once, with the same bytes whatever the threads; bad ones
+ * say why. */
 #include "dataplane/engine/engine.h"
 
 #include <poll.h>
@@ -63,7 +64,8 @@ static void pictures_make(engine_fixture *fixture)
 static void engine_make(engine_fixture *fixture, fby_reader_kind kind, uint32_t workers)
 {
     fby_error error = FBY_ERROR_INIT;
-    fby_engine_options options = {.workers = workers, .reader = {.kind = kind, .depth = 8}, .topology = fixture->topology};
+    fby_engine_options options = {
+        .workers = workers, .reader = {.kind = kind, .depth = 8}, .topology = fixture->topology};
     fby_cpus_of_process(&options.cpus);
     cr_assert_eq(fby_engine_create(&fixture->engine, &options, &error), 0, "%s", error.text);
 }
@@ -73,16 +75,25 @@ static void fixture_make(engine_fixture *fixture)
     memset(fixture, 0, sizeof *fixture);
     fby_error error = FBY_ERROR_INIT;
     pictures_make(fixture);
-    cr_assert_eq(fby_spec_parse(&fixture->spec, "spec", SPEC, strlen(SPEC), fixture->folder, &error), 0, "%s", error.text);
-    fby_dataset_options options = {.kind = FBY_DATASET_FOLDER, .path = fixture->spec->dataset_path, .cache = ""};
+    cr_assert_eq(fby_spec_parse(&fixture->spec, "spec", SPEC, strlen(SPEC), fixture->folder, &error), 0, "%s",
+                 error.text);
+    fby_dataset_options options = {
+        .kind = FBY_DATASET_FOLDER, .path = fixture->spec->dataset_path, .cache = ""};
     cr_assert_eq(fby_dataset_open(&fixture->dataset, &options, &error), 0, "%s", error.text);
     const fby_spec *specs[] = {fixture->spec};
-    cr_assert_eq(fby_plan_create(&fixture->plan, specs, 1, fby_dataset_fingerprint(fixture->dataset), &error), 0, "%s", error.text);
+    cr_assert_eq(fby_plan_create(&fixture->plan, specs, 1, fby_dataset_fingerprint(fixture->dataset), &error),
+                 0, "%s", error.text);
     cr_assert_eq(fby_topology_load(&fixture->topology, NULL, &error), 0, "%s", error.text);
     fby_branch_info branch = fby_plan_branch(fixture->plan, 0);
     for (uint32_t i = 0; i < LOTS; i++) {
-        fby_segment_shape shape = {.segment = i + 1, .first_block = 1, .blocks = 1, .capacity = LOT, .sample_bytes = branch.sample_bytes,
-                                   .dtype = branch.dtype, .dimensions = 3, .shape = {3, SIDE, SIDE}};
+        fby_segment_shape shape = {.segment = i + 1,
+                                   .first_block = 1,
+                                   .blocks = 1,
+                                   .capacity = LOT,
+                                   .sample_bytes = branch.sample_bytes,
+                                   .dtype = branch.dtype,
+                                   .dimensions = 3,
+                                   .shape = {3, SIDE, SIDE}};
         cr_assert_eq(fby_segment_create(&fixture->segments[i], &shape, -1, &error), 0, "%s", error.text);
         fixture->lots[i] = (fby_lot){.jobs = calloc(LOT, sizeof(fby_job)),
                                      .room = LOT,
@@ -161,8 +172,14 @@ static void lot_check(const engine_fixture *fixture, const fby_lot *lot)
         const fby_sample_meta *meta = fby_sample_meta_at(lot->meta, i);
         cr_assert_eq(meta->id, job->id);
         cr_assert_eq(meta->bytes, lot->sample_stride);
-        made_jpeg picture = make_jpeg((uint32_t)(40 + job->id % 9), (uint32_t)(30 + job->id % 5), 1, job->id + 1);
-        fby_work work = {.bytes = picture.bytes, .length = picture.length, .id = job->id, .branches = 1, .turn = job->turn, .out = (void *const[]){alone}};
+        made_jpeg picture =
+            make_jpeg((uint32_t)(40 + job->id % 9), (uint32_t)(30 + job->id % 5), 1, job->id + 1);
+        fby_work work = {.bytes = picture.bytes,
+                         .length = picture.length,
+                         .id = job->id,
+                         .branches = 1,
+                         .turn = job->turn,
+                         .out = (void *const[]){alone}};
         fby_failure failure;
         cr_assert_eq(fby_plan_run(fixture->plan, scratch, &work, &failure), FBY_REASON_NONE);
         cr_assert_arr_eq(lot->payload + i * lot->sample_stride, alone, lot->sample_stride);
@@ -216,6 +233,13 @@ Test(engine, lots_come_back_once_by_io_uring_or_what_stands_for_it)
 Test(engine, lots_come_back_once_by_pread)
 {
     rounds_run(FBY_READER_PREAD, 2, false);
+}
+
+/* Threads that are stopped in the middle of a ring's operation: another's put is refused then, and mustn't be
+ * taken for done. */
+Test(engine, more_workers_than_cpus_lose_nothing)
+{
+    rounds_run(FBY_READER_AUTO, 24, false);
 }
 
 Test(engine, workers_may_change_under_way)

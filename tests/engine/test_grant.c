@@ -120,6 +120,7 @@ Test(grant, the_affinity_is_what_the_kernel_says)
     cpu_set_t set;
     cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
     cr_assert_eq(fby_cpus_count(&cpus), (uint32_t)CPU_COUNT(&set));
-    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++) cr_assert_eq(fby_cpus_has(&cpus, cpu), CPU_ISSET(cpu, &set) != 0);
+    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        cr_assert_eq(fby_cpus_has(&cpus, cpu), CPU_ISSET(cpu, &set) != 0);
     cr_assert(!fby_cpus_has(&cpus, FBY_GRANT_CPUS));
 }

@@ -13,8 +13,10 @@ static void places_text(char *out, size_t bytes, const fby_place *places, uint32
     *out = 0;
     for (uint32_t i = 0; i < count && length < bytes; i++) {
         for (uint32_t cpu = 0; cpu < 512; cpu++)
-            if (fby_cpus_has(&places[i].cpus, cpu)) length += (size_t)snprintf(out + length, bytes - length, "%u ", cpu);
-        length += (size_t)snprintf(out + length, bytes - length, "@%d%s", places[i].node, i + 1 < count ? " | " : "");
+            if (fby_cpus_has(&places[i].cpus, cpu))
+                length += (size_t)snprintf(out + length, bytes - length, "%u ", cpu);
+        length += (size_t)snprintf(out + length, bytes - length, "@%d%s", places[i].node,
+                                   i + 1 < count ? " | " : "");
     }
 }
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import conftest
 import peers
 import pytest
 from peers import (ABANDON, ABANDONED, DOWN, FAILED, HELLO, OPEN, OPENED, PROGRESS, SEGMENT, STATUS, STATUS_REPLY, TASK_FAILED, UP, WELCOME,
@@ -296,7 +297,8 @@ def test_connections_openings_and_failures_leave_nothing(shared, tmp_path):
     before, size = measured(server), resident(server.pid)
     life(2000)
     windows_equal(server, before)
-    assert resident(server.pid) < size + (8 << 20)
+    sanitized = "FOREBAY_SANITIZE:STRING=\n" not in (conftest.BUILD / "CMakeCache.txt").read_text()  # they keep what is freed
+    assert resident(server.pid) < size + (8 << 20) or sanitized
 
 
 def test_a_server_without_free_descriptors_turns_clients_away(hundred, tmp_path):

@@ -1,18 +1,14 @@
-/* A client that does what its standard input says, so that Python tests can put real processes into any state.
+/* A client that does what its standard input says, so that Python tests can put real processes into any
+ * state.
  *
  *     probe [--socket PATH] [--embedded] SPEC
  *
  * It opens the task and answers every line with one line of JSON:
- *     next [MS]      the next batch, waiting up to MS milliseconds (default 10000); it is held under its number
- *     hash N         the hash of a held batch's memory
- *     release N      gives a held batch back
- *     write N        writes into a held batch
- *     copy N         the hash of a copy made by fby_batch_copy
- *     abandon        gives up the epoch
- *     status         the server's status document
- *     fork           what a forked child gets from next and from release
- *     close          closes the task, keeping held batches
- *     quit */
+ *     next [MS]      the next batch, waiting up to MS milliseconds (default 10000); it is held under its
+ * number hash N         the hash of a held batch's memory release N      gives a held batch back write N
+ * writes into a held batch copy N         the hash of a copy made by fby_batch_copy abandon        gives up
+ * the epoch status         the server's status document fork           what a forked child gets from next and
+ * from release close          closes the task, keeping held batches quit */
 #include <forebay/forebay.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -38,8 +34,8 @@ static void answer_error(int status, const fby_error *error)
 {
     json_t *text = json_string(error->text);
     if (!text) text = json_string("not UTF-8");
-    answer(json_pack("{s:i, s:o, s:i, s:i, s:I}", "error", status, "text", text, "pid", error->pid, "signal", error->signal, "sample",
-                     (json_int_t)error->sample));
+    answer(json_pack("{s:i, s:o, s:i, s:i, s:I}", "error", status, "text", text, "pid", error->pid, "signal",
+                     error->signal, "sample", (json_int_t)error->sample));
 }
 
 static void hash_text(char out[17], const void *bytes, size_t length)
@@ -60,9 +56,10 @@ static void answer_batch(const fby_batch *batch, uint32_t number)
     int status = fby_batch_tensor(batch, &tensor, &error);
     char hash[17] = "";
     if (!status) hash_text(hash, tensor.data, tensor.bytes);
-    answer(json_pack("{s:i, s:I, s:I, s:b, s:i, s:s, s:o, s:o, s:o}", "batch", (int)number, "epoch", (json_int_t)fby_batch_epoch(batch),
-                     "index", (json_int_t)fby_batch_index(batch), "last", fby_batch_last(batch), "extents", (int)fby_batch_extents(batch), "hash",
-                     hash, "ids", ids, "labels", labels, "flags", flags));
+    answer(json_pack("{s:i, s:I, s:I, s:b, s:i, s:s, s:o, s:o, s:o}", "batch", (int)number, "epoch",
+                     (json_int_t)fby_batch_epoch(batch), "index", (json_int_t)fby_batch_index(batch), "last",
+                     fby_batch_last(batch), "extents", (int)fby_batch_extents(batch), "hash", hash, "ids",
+                     ids, "labels", labels, "flags", flags));
 }
 
 static void next_take(fby_task *task, int64_t timeout_ms)
@@ -99,13 +96,16 @@ static void info_answer(fby_client *client, fby_task *task)
     fby_task_info info = {.size = sizeof info};
     fby_task_info_get(task, &info);
     json_t *classes = json_array(), *shape = json_array();
-    for (uint32_t i = 0; i < info.classes; i++) json_array_append_new(classes, json_string(fby_task_class(task, i)));
+    for (uint32_t i = 0; i < info.classes; i++)
+        json_array_append_new(classes, json_string(fby_task_class(task, i)));
     for (uint32_t i = 0; i < info.dimensions; i++) json_array_append_new(shape, json_integer(info.shape[i]));
-    answer(json_pack("{s:{s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:I, s:I, s:i}}", "opened", "dataset", (json_int_t)info.dataset,
-                     "samples", (json_int_t)info.samples, "batches", (json_int_t)info.batches, "epochs", (json_int_t)info.epochs, "batch",
-                     (int)info.batch, "window", (int)info.window, "element", (int)info.element, "channels_last", (int)info.channels_last,
-                     "shape", shape, "classes", classes, "sample_bytes", (json_int_t)info.sample_bytes, "shared_bytes",
-                     (json_int_t)info.shared_bytes, "server", (int)fby_client_pid(client)));
+    answer(json_pack("{s:{s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:I, s:I, s:i}}", "opened",
+                     "dataset", (json_int_t)info.dataset, "samples", (json_int_t)info.samples, "batches",
+                     (json_int_t)info.batches, "epochs", (json_int_t)info.epochs, "batch", (int)info.batch,
+                     "window", (int)info.window, "element", (int)info.element, "channels_last",
+                     (int)info.channels_last, "shape", shape, "classes", classes, "sample_bytes",
+                     (json_int_t)info.sample_bytes, "shared_bytes", (json_int_t)info.shared_bytes, "server",
+                     (int)fby_client_pid(client)));
 }
 
 static void batch_do(const char *what, uint32_t number)

@@ -1,5 +1,5 @@
-/* Preloaded into a server: jpeg_start_decompress doesn't come back from a picture that is FBY_STUCK_WIDTH wide for FBY_STUCK_SECONDS (default: a year), or, where
- * FBY_CRASH_WIDTH says so, crashes. */
+/* Preloaded into a server: jpeg_start_decompress doesn't come back from a picture that is FBY_STUCK_WIDTH
+ * wide for FBY_STUCK_SECONDS (default: a year), or, where FBY_CRASH_WIDTH says so, crashes. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
