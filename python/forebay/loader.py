@@ -142,7 +142,7 @@ class Loader:
         writable: bool = False,
         socket: Optional[Path] = None,
         mode: str = "auto",
-        spec: Union[str, Mapping[str, Any], "_SpecFile", None] = None,
+        spec: Union[str, "os.PathLike[str]", Mapping[str, Any], "_SpecFile", None] = None,
     ) -> None:
         self._task: Optional[_forebay.Task] = None
         self._current: Optional["weakref.ref[Epoch]"] = None
@@ -345,6 +345,8 @@ def _source(dataset: Any, pipeline: Any, spec: Any, given: Dict[str, Any]) -> Di
             names = ["pipeline"] if pipeline is not None else []
             names += [key for key, value in given.items() if value != _DEFAULTS[key]]
             raise TypeError(f"Loader: {', '.join(names)}: a spec says all of the task, so it has to say this too")
+        if isinstance(spec, os.PathLike):
+            spec = _SpecFile(spec)
         if isinstance(spec, _SpecFile):
             return {"spec_path": os.fsencode(spec.path)}
         return {"spec": spec if isinstance(spec, str) else _text(spec), "name": "spec"}

@@ -626,7 +626,7 @@ def test_a_spec_file(pictures, tmp_path):
     (tmp_path / "train.yaml").write_text(
         f"dataset: {os.path.relpath(pictures, tmp_path)}\npipeline: [decode, center_crop: 24, to: u8]\nbatch: 10\norder: sequential\n".replace(
             "to: u8", "to: {dtype: u8}").replace("batch: 10", "batch: {size: 10}"))
-    for loader in (forebay.Loader.from_spec(tmp_path / "train.yaml"), forebay.Loader(tmp_path / "train.yaml")):
+    for loader in (forebay.Loader.from_spec(tmp_path / "train.yaml"), forebay.Loader(tmp_path / "train.yaml"), forebay.Loader(spec=tmp_path / "train.yaml")):
         with loader:
             assert len(loader) == 31
             assert next(iter(loader)).images.shape == (10, 3, 24, 24)

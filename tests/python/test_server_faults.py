@@ -317,6 +317,17 @@ def test_files_that_vanish_or_change_are_bad_by_their_reason(hundred, tmp_path):
     assert {entry["id"]: entry["reason"] for entry in bad} == {50: "missing", 60: "changed", 70: "changed", 80: "unreadable", 90: "missing"}
 
 
+def test_a_file_that_claims_to_be_huge_is_bad_before_memory_is_taken(hundred, tmp_path):
+    folder = tmp_path / "huge"
+    shutil.copytree(hundred, folder)
+    os.truncate(sorted(folder.glob("*/*.jpg"))[3], 1 << 40)
+    spec = write_spec(tmp_path / "s.yaml", folder, order="sequential")
+    with Server(tmp_path / "server") as server, Probe(spec, server) as probe:
+        answer = probe.ask("next")
+        assert (answer["error"], answer["sample"]) == (ESAMPLE, 3), answer
+        assert "256 MiB" in answer["text"] and server.status()["engine"]["buffer_bytes"] < 1 << 30
+
+
 # --- decoders that don't return ----------------------------------------------------------------------------------------
 
 
@@ -383,6 +394,7 @@ def test_a_wrong_spec_names_line_key_and_remedy(hundred, tmp_path):
                             (f"dataset: {hundred}\npipeline:\n  - decode\n  - center_crop: 0\n", ["bad.yaml:4", "center_crop"]),
                             (f"dataset: {hundred}\npipeline:\n  - decode\n", ["decode"]),
                             (f"dataset: {{tar: a.tar}}\npipeline: [decode, {{center_crop: 8}}]\n", ["bad.yaml:1", "not in this version"]),
+                            (f"dataset: {hundred}\nsteps_per_epoch: 2\npipeline: [decode, {{center_crop: 8}}]\n", ["steps_per_epoch", "not in this version"]),
                             (f"dataset: {hundred}\nranks: 2\npipeline: [decode, {{center_crop: 8}}]\n", ["ranks", "not in this version"]),
                             ("dataset: nowhere\npipeline: [decode, {center_crop: 8}]\n", ["nowhere"])]:
             bad.write_text(text)
