@@ -60,9 +60,10 @@ uint32_t fby_xmp_orientation(const uint8_t *bytes, size_t length)
 {
     static const char name[] = "tiff:Orientation";
     const size_t name_length = sizeof name - 1;
-    const uint8_t *end = bytes + length;
+    if (!bytes) return 0;
 
-    while (bytes && bytes < end) {
+    const uint8_t *end = bytes + length;
+    while (bytes < end) {
         const uint8_t *at = memmem(bytes, (size_t)(end - bytes), name, name_length);
         if (!at) return 0;
         at += name_length;

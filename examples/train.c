@@ -44,7 +44,8 @@ int main(int count, char **arguments)
     if (fby_task_open(&task, client, &options, &error)) return complain(&error);
     fby_task_info info = {.size = sizeof info};
     fby_task_info_get(task, &info);
-    printf("%llu samples in %llu batches an epoch\n", (unsigned long long)info.samples, (unsigned long long)info.batches);
+    printf("%llu samples in %llu batches an epoch\n", (unsigned long long)info.samples,
+           (unsigned long long)info.batches);
 
     for (uint64_t taken = 0; taken < epochs * info.batches;) {
         fby_batch *batch = NULL;
@@ -58,9 +59,11 @@ int main(int count, char **arguments)
         const int64_t *labels = fby_batch_labels(batch);
         double mean = step(&images);
         if (fby_batch_last(batch))
-            printf("epoch %llu: %llu batches, mean of the last %.4f, its first label %lld (%s)\n", (unsigned long long)fby_batch_epoch(batch),
-                   (unsigned long long)fby_batch_index(batch) + 1, mean, (long long)labels[0],
-                   fby_task_class(task, (uint32_t)labels[0]) ? fby_task_class(task, (uint32_t)labels[0]) : "a number");
+            printf("epoch %llu: %llu batches, mean of the last %.4f, its first label %lld (%s)\n",
+                   (unsigned long long)fby_batch_epoch(batch), (unsigned long long)fby_batch_index(batch) + 1,
+                   mean, (long long)labels[0],
+                   fby_task_class(task, (uint32_t)labels[0]) ? fby_task_class(task, (uint32_t)labels[0])
+                                                             : "a number");
         taken++;
         fby_batch_release(&batch); /* the memory goes back to the server */
     }

@@ -17,7 +17,8 @@ enum { FBY_SAMPLER_TASKS = 64, FBY_SAMPLER_RANKS = 1024, FBY_SAMPLER_STRATA = 10
 
 typedef struct fby_sampler fby_sampler;
 
-/* Over the ids 0 … count - 1; 1 <= count < 2^32 - 1. `seed` drives the shared order's choices within pools. */
+/* Over the ids 0 … count - 1; 1 <= count < 2^32 - 1. `seed` drives the shared order's choices within pools.
+ */
 int fby_sampler_create(fby_sampler **out, uint64_t count, uint64_t seed, fby_error *error);
 void fby_sampler_destroy(fby_sampler **sampler);
 

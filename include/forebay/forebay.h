@@ -21,13 +21,13 @@
  *     fby_task_close(&task);
  *     fby_disconnect(&client);
  *
- * One data plane serves every training task of a user on a node. fby_connect finds a running `forebay serve`, or else
- * starts one that ends by itself a while after the last task.
+ * One data plane serves every training task of a user on a node. fby_connect finds a running `forebay serve`,
+ * or else starts one that ends by itself a while after the last task.
  *
- * Ownership: handles are closed by the function that takes their address and nulls it. Pointers that accessors return are
- * borrowed from their handle. Thread safety: fby_batch_release and the batch accessors may be called from any thread;
- * everything else from one thread at a time per handle. Fork: a child must not use its parent's handles; every call
- * there fails with FBY_EFORKED and the parent is not disturbed.
+ * Ownership: handles are closed by the function that takes their address and nulls it. Pointers that
+ * accessors return are borrowed from their handle. Thread safety: fby_batch_release and the batch accessors
+ * may be called from any thread; everything else from one thread at a time per handle. Fork: a child must not
+ * use its parent's handles; every call there fails with FBY_EFORKED and the parent is not disturbed.
  *
  * Options structures start with their own size, set by their _INIT macro, so that they can grow. */
 #ifndef FOREBAY_FOREBAY_H
@@ -51,27 +51,32 @@ typedef struct fby_batch fby_batch;
 /* "0.1.0" */
 FBY_API const char *fby_version(void);
 
-/* --- connecting --------------------------------------------------------------------------------------------- */
+/* --- connecting
+ * --------------------------------------------------------------------------------------------- */
 
 typedef enum fby_mode {
-    FBY_MODE_AUTO = 0,      /* a running server, else an embedded one */
-    FBY_MODE_RUNNING = 1,   /* only a running server */
-    FBY_MODE_EMBEDDED = 2,  /* only an embedded one */
-    FBY_MODE_FOUND = 3      /* a running server or a running embedded one: nothing is started */
+    FBY_MODE_AUTO = 0,     /* a running server, else an embedded one */
+    FBY_MODE_RUNNING = 1,  /* only a running server */
+    FBY_MODE_EMBEDDED = 2, /* only an embedded one */
+    FBY_MODE_FOUND = 3     /* a running server or a running embedded one: nothing is started */
 } fby_mode;
 
 typedef struct fby_connect_options {
     size_t size;
-    const char *socket;     /* path of the server's socket; NULL: $FOREBAY_SOCKET, else the default path */
-    const char *server;     /* program to start as an embedded server; NULL: $FOREBAY_SERVER, else the one installed beside the library */
-    uint32_t mode;          /* fby_mode */
-    int32_t timeout_ms;     /* for connecting and starting; 0: 10,000 */
+    const char *socket; /* path of the server's socket; NULL: $FOREBAY_SOCKET, else the default path */
+    const char *server; /* program to start as an embedded server; NULL: $FOREBAY_SERVER, else the one
+                           installed beside the library */
+    uint32_t mode;      /* fby_mode */
+    int32_t timeout_ms; /* for connecting and starting; 0: 10,000 */
 } fby_connect_options;
 
-#define FBY_CONNECT_OPTIONS_INIT {sizeof(fby_connect_options), NULL, NULL, FBY_MODE_AUTO, 0}
+#define FBY_CONNECT_OPTIONS_INIT                                                                             \
+    {                                                                                                        \
+        sizeof(fby_connect_options), NULL, NULL, FBY_MODE_AUTO, 0                                            \
+    }
 
-/* Connects; `options` may be NULL. FBY_ELOST where no server answers, FBY_EPERM where it is another user's, FBY_EVERSION where
- * it speaks another protocol. */
+/* Connects; `options` may be NULL. FBY_ELOST where no server answers, FBY_EPERM where it is another user's,
+ * FBY_EVERSION where it speaks another protocol. */
 FBY_API int fby_connect(fby_client **out, const fby_connect_options *options, fby_error *error);
 /* Closes. Tasks opened through the client live on until they are closed. */
 FBY_API void fby_disconnect(fby_client **client);
@@ -80,22 +85,27 @@ FBY_API int32_t fby_client_pid(const fby_client *client);
 /* What the server is doing, as JSON; malloc'd, for free(). */
 FBY_API int fby_client_status(fby_client *client, char **json, fby_error *error);
 
-/* --- tasks ----------------------------------------------------------------------------------------------------- */
+/* --- tasks
+ * ----------------------------------------------------------------------------------------------------- */
 
-/* Called while the data set is being indexed, at most ten times a second; returning false gives up (FBY_EINTR). */
+/* Called while the data set is being indexed, at most ten times a second; returning false gives up
+ * (FBY_EINTR). */
 typedef bool fby_progress(void *user, uint64_t files_found, uint64_t files_done);
 
 typedef struct fby_task_options {
     size_t size;
-    const char *spec_path;  /* a spec file; or */
-    const char *spec;       /* the text itself (YAML; JSON is YAML) */
-    const char *name;       /* what messages call it; NULL: the file's name, or "spec" */
-    const char *base;       /* with `spec`: what relative paths are relative to; NULL: the working directory */
+    const char *spec_path; /* a spec file; or */
+    const char *spec;      /* the text itself (YAML; JSON is YAML) */
+    const char *name;      /* what messages call it; NULL: the file's name, or "spec" */
+    const char *base;      /* with `spec`: what relative paths are relative to; NULL: the working directory */
     fby_progress *progress; /* NULL: none */
     void *user;
 } fby_task_options;
 
-#define FBY_TASK_OPTIONS_INIT {sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL}
+#define FBY_TASK_OPTIONS_INIT                                                                                \
+    {                                                                                                        \
+        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL                                         \
+    }
 
 typedef enum fby_element {
     FBY_ELEMENT_U8 = 1,
@@ -109,50 +119,52 @@ enum { FBY_DIMENSIONS = 5 };
 
 /* What a task delivers; fixed for its life. */
 typedef struct fby_task_info {
-    size_t size;             /* set by the caller to sizeof(fby_task_info) */
-    uint64_t dataset;        /* samples of the data set */
-    uint64_t samples;        /* per epoch, for this rank */
-    uint64_t batches;        /* per epoch, for this rank: exact */
-    uint64_t epochs;         /* 0: unlimited */
-    uint32_t batch;          /* samples of a full batch */
-    uint32_t window;         /* batches that can be held or under way at once */
-    uint32_t element;        /* fby_element */
-    uint32_t channels_last;  /* 1: height, width, channels; 0: channels, height, width */
-    uint32_t dimensions;     /* of one sample */
+    size_t size;            /* set by the caller to sizeof(fby_task_info) */
+    uint64_t dataset;       /* samples of the data set */
+    uint64_t samples;       /* per epoch, for this rank */
+    uint64_t batches;       /* per epoch, for this rank: exact */
+    uint64_t epochs;        /* 0: unlimited */
+    uint32_t batch;         /* samples of a full batch */
+    uint32_t window;        /* batches that can be held or under way at once */
+    uint32_t element;       /* fby_element */
+    uint32_t channels_last; /* 1: height, width, channels; 0: channels, height, width */
+    uint32_t dimensions;    /* of one sample */
     uint32_t shape[4];
-    uint32_t classes;        /* names known; 0: labels are plain numbers */
+    uint32_t classes; /* names known; 0: labels are plain numbers */
     uint64_t sample_bytes;
-    uint64_t shared_bytes;   /* shared memory that this task added */
+    uint64_t shared_bytes; /* shared memory that this task added */
 } fby_task_info;
 
-/* Hands in a spec. Everything that is wrong with it is said here: FBY_EINVAL with name, line, key, what was expected. */
-FBY_API int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *options, fby_error *error);
+/* Hands in a spec. Everything that is wrong with it is said here: FBY_EINVAL with name, line, key, what was
+ * expected. */
+FBY_API int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *options,
+                          fby_error *error);
 /* Ends the subscription. Batches still held stay readable until they are released. */
 FBY_API void fby_task_close(fby_task **task);
 FBY_API int fby_task_info_get(const fby_task *task, fby_task_info *out);
 /* Name of a class, or NULL; borrowed from the task. */
 FBY_API const char *fby_task_class(const fby_task *task, uint32_t label);
 
-/* The next batch, waiting up to `timeout_ns` (negative: without limit; 0: not at all). Epochs follow each other without a
- * pause: a batch says which it belongs to.
- *   FBY_ETIMEDOUT  nothing came in time; the text says how far the batch is
- *   FBY_EWINDOW    the caller holds every batch of its window, so none can come; the text names the window
- *   FBY_EEND       the last epoch is over (and again at every further call)
- *   FBY_ESAMPLE    a sample is bad and on_error is fail (and again at every further call)
- *   FBY_ELOST      the server is gone, noticed within a second
- *   FBY_EINTR      a signal handler ran; call again */
+/* The next batch, waiting up to `timeout_ns` (negative: without limit; 0: not at all). Epochs follow each
+ * other without a pause: a batch says which it belongs to. FBY_ETIMEDOUT  nothing came in time; the text says
+ * how far the batch is FBY_EWINDOW    the caller holds every batch of its window, so none can come; the text
+ * names the window FBY_EEND       the last epoch is over (and again at every further call) FBY_ESAMPLE    a
+ * sample is bad and on_error is fail (and again at every further call) FBY_ELOST      the server is gone,
+ * noticed within a second FBY_EINTR      a signal handler ran; call again */
 FBY_API int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error);
 
-/* Gives up the rest of the epoch that the last batch belonged to: the next batch is the first of the next epoch. Where
- * nothing is left of it, or no batch came yet, it does nothing. Returns 0, or FBY_EEND where that was the last epoch. */
+/* Gives up the rest of the epoch that the last batch belonged to: the next batch is the first of the next
+ * epoch. Where nothing is left of it, or no batch came yet, it does nothing. Returns 0, or FBY_EEND where
+ * that was the last epoch. */
 FBY_API int fby_task_abandon(fby_task *task, fby_error *error);
 
-/* --- batches --------------------------------------------------------------------------------------------------- */
+/* --- batches
+ * --------------------------------------------------------------------------------------------------- */
 
 typedef enum fby_sample_flag {
-    FBY_SAMPLE_PADDED = 1,     /* repeats a sample so that all ranks have equal parts */
-    FBY_SAMPLE_REPEAT = 2,     /* was in this epoch before */
-    FBY_SAMPLE_SUBSTITUTE = 4  /* stands in for a bad sample */
+    FBY_SAMPLE_PADDED = 1,    /* repeats a sample so that all ranks have equal parts */
+    FBY_SAMPLE_REPEAT = 2,    /* was in this epoch before */
+    FBY_SAMPLE_SUBSTITUTE = 4 /* stands in for a bad sample */
 } fby_sample_flag;
 
 /* Memory that is never written again while the batch is held. Strides are in bytes. */
@@ -177,7 +189,8 @@ FBY_API const uint32_t *fby_batch_flags(const fby_batch *batch); /* fby_sample_f
 FBY_API uint32_t fby_batch_extents(const fby_batch *batch);
 /* Piece `index` as a tensor. */
 FBY_API int fby_batch_extent(const fby_batch *batch, uint32_t index, fby_tensor *out, fby_error *error);
-/* The whole batch as one tensor: without a copy where it is one piece; else FBY_ENOTSUP: read extents, or fby_batch_copy. */
+/* The whole batch as one tensor: without a copy where it is one piece; else FBY_ENOTSUP: read extents, or
+ * fby_batch_copy. */
 FBY_API int fby_batch_tensor(const fby_batch *batch, fby_tensor *out, fby_error *error);
 /* Copies the whole batch to `out`, which holds `bytes` >= count * sample_bytes. */
 FBY_API int fby_batch_copy(const fby_batch *batch, void *out, uint64_t bytes, fby_error *error);

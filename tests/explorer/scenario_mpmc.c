@@ -32,8 +32,8 @@ static void put(int number)
 static int use(void *item)
 {
     uint64_t *at = item, value;
-    int number = (int)(at - payload);
-    if (!item || number < 0 || number >= ITEMS) {
+    int number = at ? (int)(at - payload) : -1;
+    if (number < 0 || number >= ITEMS) {
         explore_violation("an item came that nobody put");
         return 0;
     }

@@ -1,7 +1,8 @@
 /* Messages of a hostile client on the socket of a whole server that runs in this process.
  *
- * An input is a number of messages, each after two bytes of length; the first bit of the first byte says whether the connection begins with a
- * proper greeting. The server must answer or disconnect, and go on serving: a good client connects after every input. */
+ * An input is a number of messages, each after two bytes of length; the first bit of the first byte says
+ * whether the connection begins with a proper greeting. The server must answer or disconnect, and go on
+ * serving: a good client connects after every input. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -33,7 +34,8 @@ static void *server_main(void *argument)
 
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
-    static fby_server_options options = {.workers = 1, .ready_fd = -1, .memory = 64 << 20, .cache = "", .reader = {.kind = FBY_READER_PREAD}};
+    static fby_server_options options = {
+        .workers = 1, .ready_fd = -1, .memory = 64 << 20, .cache = "", .reader = {.kind = FBY_READER_PREAD}};
     (void)count;
     (void)arguments;
     int ready[2];
@@ -43,7 +45,8 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
     snprintf(socket_path, sizeof socket_path, "%s/s", folder);
     options.socket = socket_path;
     options.ready_fd = ready[1];
-    if (pthread_create(&thread, NULL, server_main, &options) || read(ready[0], &byte, 1) != 1 || byte != 'R') abort();
+    if (pthread_create(&thread, NULL, server_main, &options) || read(ready[0], &byte, 1) != 1 || byte != 'R')
+        abort();
     close(ready[0]);
     return 0;
 }

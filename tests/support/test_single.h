@@ -35,23 +35,23 @@ _Noreturn void fby_single_fail(const char *file, int line, const char *what, con
 
 #define FBY_SINGLE_CHECK(Condition, ...)                                                                     \
     do {                                                                                                     \
-        if (!(Condition)) fby_single_fail(__FILE__, __LINE__, #Condition, " " __VA_ARGS__);                   \
+        if (!(Condition)) fby_single_fail(__FILE__, __LINE__, #Condition, " " __VA_ARGS__);                  \
     } while (0)
 
-#define cr_assert(Condition, ...) FBY_SINGLE_CHECK(Condition, __VA_ARGS__)
-#define cr_expect(Condition, ...) FBY_SINGLE_CHECK(Condition, __VA_ARGS__)
-#define cr_assert_eq(A, B, ...) FBY_SINGLE_CHECK((A) == (B), __VA_ARGS__)
-#define cr_assert_neq(A, B, ...) FBY_SINGLE_CHECK((A) != (B), __VA_ARGS__)
-#define cr_assert_lt(A, B, ...) FBY_SINGLE_CHECK((A) < (B), __VA_ARGS__)
-#define cr_assert_leq(A, B, ...) FBY_SINGLE_CHECK((A) <= (B), __VA_ARGS__)
-#define cr_assert_gt(A, B, ...) FBY_SINGLE_CHECK((A) > (B), __VA_ARGS__)
-#define cr_assert_geq(A, B, ...) FBY_SINGLE_CHECK((A) >= (B), __VA_ARGS__)
-#define cr_assert_null(P, ...) FBY_SINGLE_CHECK((P) == NULL, __VA_ARGS__)
-#define cr_assert_not_null(P, ...) FBY_SINGLE_CHECK((P) != NULL, __VA_ARGS__)
-#define cr_assert_not(C, ...) FBY_SINGLE_CHECK(!(C), __VA_ARGS__)
-#define cr_assert_str_eq(A, B, ...) FBY_SINGLE_CHECK(!strcmp((A), (B)), __VA_ARGS__)
-#define cr_assert_arr_eq(A, B, Bytes, ...) FBY_SINGLE_CHECK(!memcmp((A), (B), (Bytes)), __VA_ARGS__)
+#define cr_assert(Condition, ...)              FBY_SINGLE_CHECK(Condition, __VA_ARGS__)
+#define cr_expect(Condition, ...)              FBY_SINGLE_CHECK(Condition, __VA_ARGS__)
+#define cr_assert_eq(A, B, ...)                FBY_SINGLE_CHECK((A) == (B), __VA_ARGS__)
+#define cr_assert_neq(A, B, ...)               FBY_SINGLE_CHECK((A) != (B), __VA_ARGS__)
+#define cr_assert_lt(A, B, ...)                FBY_SINGLE_CHECK((A) < (B), __VA_ARGS__)
+#define cr_assert_leq(A, B, ...)               FBY_SINGLE_CHECK((A) <= (B), __VA_ARGS__)
+#define cr_assert_gt(A, B, ...)                FBY_SINGLE_CHECK((A) > (B), __VA_ARGS__)
+#define cr_assert_geq(A, B, ...)               FBY_SINGLE_CHECK((A) >= (B), __VA_ARGS__)
+#define cr_assert_null(P, ...)                 FBY_SINGLE_CHECK((P) == NULL, __VA_ARGS__)
+#define cr_assert_not_null(P, ...)             FBY_SINGLE_CHECK((P) != NULL, __VA_ARGS__)
+#define cr_assert_not(C, ...)                  FBY_SINGLE_CHECK(!(C), __VA_ARGS__)
+#define cr_assert_str_eq(A, B, ...)            FBY_SINGLE_CHECK(!strcmp((A), (B)), __VA_ARGS__)
+#define cr_assert_arr_eq(A, B, Bytes, ...)     FBY_SINGLE_CHECK(!memcmp((A), (B), (Bytes)), __VA_ARGS__)
 #define cr_assert_float_eq(A, B, Epsilon, ...) FBY_SINGLE_CHECK(fabs((A) - (B)) <= (Epsilon), __VA_ARGS__)
-#define cr_fail(...) fby_single_fail(__FILE__, __LINE__, "cr_fail", " " __VA_ARGS__)
-#define cr_log_info(...) (printf(__VA_ARGS__), printf("\n"))
+#define cr_fail(...)                           fby_single_fail(__FILE__, __LINE__, "cr_fail", " " __VA_ARGS__)
+#define cr_log_info(...)                       (printf(__VA_ARGS__), printf("\n"))
 #endif
