@@ -3,6 +3,7 @@
  * An input is a number of messages, each after two bytes of length; the first bit of the first byte says
  * whether the connection begins with a proper greeting. The server must answer or disconnect, and go on
  * serving: a good client connects after every input. */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -61,7 +62,10 @@ static int greet(int fd)
 static ssize_t answer_wait(int fd, void *buffer, size_t bytes)
 {
     struct pollfd entry = {fd, POLLIN, 0};
-    if (poll(&entry, 1, 10000) != 1) abort();
+    int ready;
+    do ready = poll(&entry, 1, 10000);
+    while (ready < 0 && errno == EINTR); /* the fuzzer's own alarm */
+    if (ready != 1) abort();
     int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
     int64_t got = fby_fdpass_receive(fd, buffer, bytes, fds, &fd_count, NULL);
     if (got < 0) return 0;
