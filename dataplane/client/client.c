@@ -242,7 +242,7 @@ int fby_client_status(fby_client *client, char **json, fby_error *error)
     union {
         fby_message head;
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
-    } answer;
+    } answer = {0};
     int fds[1] = {-1}, fd_count = 1;
     int64_t got;
     do

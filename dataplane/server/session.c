@@ -258,8 +258,12 @@ void fby_session_close(fby_session *session, const char *why)
         session->task = NULL;
     }
     /* Its watches may stand in this round's events: the descriptors go at once, the structure at the round's
-     * end. */
-    if (session->socket >= 0) close(session->socket);
+     * end. Closing alone doesn't end a watch while a child between fork and exec holds a copy. */
+    if (session->peer.pidfd >= 0) epoll_ctl(server->epoll, EPOLL_CTL_DEL, session->peer.pidfd, NULL);
+    if (session->socket >= 0) {
+        epoll_ctl(server->epoll, EPOLL_CTL_DEL, session->socket, NULL);
+        close(session->socket);
+    }
     session->socket = -1;
     fby_peer_close(&session->peer);
     fby_server_cpus_update(server);
