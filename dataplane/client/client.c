@@ -195,7 +195,7 @@ int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *e
             status = fby_paths_socket(client->socket_path, error);
         if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
         /* A server that the caller named must be there; the default one may be absent. */
-        if (status == 0 || status != FBY_ELOST || named || options.mode == FBY_MODE_RUNNING) goto out;
+        if (status != FBY_ELOST || named || options.mode == FBY_MODE_RUNNING) goto out;
     }
     if (options.mode == FBY_MODE_FOUND) {
         status = fby_embedded_path(client->socket_path, error);

@@ -3,11 +3,11 @@
 #include "dataplane/client/internal.h"
 
 /* Bumped in the child alone: fork leaves it with one thread, so a plain variable will do. */
-static uint32_t generation;
+static uint32_t forks;
 
 static void fork_count(void)
 {
-    generation++;
+    forks++;
 }
 
 __attribute__((constructor)) static void fork_watch(void)
@@ -17,12 +17,12 @@ __attribute__((constructor)) static void fork_watch(void)
 
 uint32_t fby_fork_generation(void)
 {
-    return generation;
+    return forks;
 }
 
-int fby_fork_check(uint32_t at, fby_error *error)
+int fby_fork_check(uint32_t generation, fby_error *error)
 {
-    if (at == generation) return 0;
+    if (generation == forks) return 0;
     return fby_fail(error, FBY_EFORKED,
                     "this handle was opened before fork() and belongs to the parent process: connect and "
                     "open the task again in the child");

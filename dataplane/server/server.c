@@ -218,7 +218,7 @@ static void setup_take(fby_server *server)
 static void event_take(fby_server *server, fby_watch *watch)
 {
     fby_session *session = watch->session;
-    if (session && session->closed) return;
+    if (watch->kind >= WATCH_SOCKET && (!session || session->closed)) return;
     switch (watch->kind) {
     case WATCH_LISTEN:
         fby_session_accept(server);

@@ -82,8 +82,8 @@ static void random_schedule(uint64_t seed, uint32_t ids, uint32_t steps, schedul
         } else if (dice < 22) {
             watch_abandon(&w, task);
         } else if (dice < 400) {
-            uint64_t blocked =
-                watch_random(&w, 5) ? 0 : watch_random(&w, UINT64_MAX) & watch_random(&w, UINT64_MAX);
+            uint64_t some = watch_random(&w, UINT64_MAX), of_them = watch_random(&w, UINT64_MAX);
+            uint64_t blocked = watch_random(&w, 5) ? 0 : some & of_them;
             if (watch_draw(&w, blocked, draw) && watch_random(&w, 60) == 0) {
                 const fby_draw_target *target = &draw->targets[watch_random(&w, draw->target_count)];
                 watch_substitute(&w, target->task, target->epoch, draw->ids[watch_random(&w, draw->count)]);
