@@ -5,6 +5,7 @@
 #include "tests/explorer/litmus.h"
 #include "tests/explorer/scenarios.h"
 #include "tests/explorer/search.h"
+#include "tests/support/scale.h"
 
 enum {
     SCENARIOS = TASK_SCENARIOS + GATE_SCENARIOS + MPMC_SCENARIOS,
@@ -75,7 +76,7 @@ static int holds_run(void)
             failures++;
             continue;
         }
-        search_result random = search_random(scenario, &wide, 1, RANDOM_EXECUTIONS);
+        search_result random = search_random(scenario, &wide, 1, test_scaled(RANDOM_EXECUTIONS));
         if (random.violation) {
             report(scenario, &wide, &random);
             failures++;

@@ -9,6 +9,7 @@
 #include "kernels/philox.h"
 #include "kernels/resample_kernels.h"
 #include "tests/kernels/guarded.h"
+#include "tests/support/scale.h"
 #include "tests/support/test.h"
 
 enum { GUARD = 64, MOST_TABLES = 3 };
@@ -160,7 +161,7 @@ Test(tiers, agree_on_random_jobs, .timeout = 100)
     cr_log_info("seed %" PRIu64, seed);
     fby_random random;
     fby_random_start(&random, seed, 0, 0, 0, 0);
-    for (int i = 0; i < RANDOM_JOBS; i++) {
+    for (uint32_t i = 0; i < test_scaled(RANDOM_JOBS); i++) {
         fby_resample_job job = job_draw(&random);
         compare(&random, &job, seed);
     }

@@ -11,7 +11,7 @@ from conftest import BUILD
 from need_pools_port import NeedPools
 
 REPLAY = pathlib.Path(os.environ.get("FOREBAY_SAMPLER_REPLAY", BUILD / "tests" / "sampler" / "sampler_replay"))
-SCHEDULES = 1000
+SCHEDULES = 1000 * int(os.environ.get("FOREBAY_TEST_SCALE", "1"))
 PARTS = 20
 
 
@@ -108,7 +108,7 @@ def test_same_draws(part):
     schedules = [Schedule(seed).play(90) for seed in seeds]
     commands = "".join("\n".join(s.commands) + "\n" for s in schedules)
     answers = [(seed, line) for seed, s in zip(seeds, schedules) for line in s.answers]
-    result = subprocess.run([REPLAY], input=commands, capture_output=True, text=True, timeout=120)
+    result = subprocess.run([REPLAY], input=commands, capture_output=True, text=True, timeout=3600)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     for place, ((seed, expected), line) in enumerate(zip(answers, lines)):

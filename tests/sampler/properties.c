@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/sampler/watch.h"
+#include "tests/support/scale.h"
 #include "tests/support/test.h"
 
 static uint64_t *random_subset(watch *w)
@@ -109,8 +110,9 @@ static void random_schedule(uint64_t seed, uint32_t ids, uint32_t steps, schedul
 
 static void schedules(uint32_t count, uint32_t most_ids, uint32_t steps, schedule_mix mix)
 {
+    count = test_scaled(count);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t seed = 1000 * most_ids + i;
+        uint64_t seed = UINT64_C(100000) * most_ids + i;
         uint32_t ids = i % 5 == 0 ? 1 + i % 7 : 1 + (uint32_t)(seed * 2654435761u % most_ids);
         cr_log_info("seed %lu, %u ids", seed, ids);
         random_schedule(seed, ids, steps, mix);

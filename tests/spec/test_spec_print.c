@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "dataplane/spec/spec.h"
+#include "tests/support/scale.h"
 #include "tests/support/test.h"
 
 enum { ROUNDS = 2000, ROOM = 16384 };
@@ -138,7 +139,7 @@ Test(spec_print, parse_of_print_is_the_same_spec)
 {
     uint64_t seed = (uint64_t)time(NULL);
     char text[ROOM];
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < test_scaled(ROUNDS); round++) {
         state = (seed + round) * 0x9E3779B97F4A7C15u | 1;
         FILE *out = fmemopen(text, sizeof text, "w");
         write_spec(out);
@@ -166,7 +167,7 @@ Test(spec_print, damaged_texts_do_no_harm)
 {
     uint64_t seed = (uint64_t)time(NULL) * 31;
     char text[ROOM];
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < test_scaled(ROUNDS); round++) {
         state = (seed + round) * 0x9E3779B97F4A7C15u | 1;
         FILE *out = fmemopen(text, sizeof text, "w");
         write_spec(out);
