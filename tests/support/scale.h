@@ -1,4 +1,5 @@
-/* How long the tests with random schedules are: FOREBAY_TEST_SCALE times their usual length (make soak sets it). */
+/* How long the tests with random schedules are: FOREBAY_TEST_SCALE times their usual length (make soak sets
+ * it). */
 #ifndef FBY_TESTS_SCALE_H
 #define FBY_TESTS_SCALE_H
 
