@@ -361,6 +361,7 @@ def test_a_timeout_says_how_far_it_came_and_loses_nothing(starved):
 
 def test_ctrl_c_ends_a_wait_at_once(starved):
     loader, epoch = starved
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background with SIGINT ignored
     loader.timeout = 10
     sent = []
 
