@@ -444,9 +444,11 @@ def test_doctor_says_what_is_granted():
     assert text.endswith("Forebay can work here.\n")
 
 
-def test_doctor_and_a_server_agree_on_io_uring(server):
+def test_doctor_and_a_server_agree_on_io_uring(tmp_path, monkeypatch):
+    monkeypatch.delenv("FOREBAY_READER", raising=False)
     granted = doctor()["io_uring"]["verdict"] == "good"
-    assert server.status()["engine"]["reader"].startswith("io_uring" if granted else "pread")
+    with Server(tmp_path / "server") as server:
+        assert server.status()["engine"]["reader"].startswith("io_uring" if granted else "pread")
 
 
 def test_doctor_where_io_uring_is_refused(tmp_path):

@@ -406,7 +406,8 @@ def test_a_wrong_spec_names_line_key_and_remedy(hundred, tmp_path):
 # --- what a machine may refuse --------------------------------------------------------------------------------------------
 
 
-def test_where_io_uring_is_refused_threads_read(hundred, tmp_path):
+def test_where_io_uring_is_refused_threads_read(hundred, tmp_path, monkeypatch):
+    monkeypatch.delenv("FOREBAY_READER", raising=False)
     spec = write_spec(tmp_path / "s.yaml", hundred)
     hashes = []
     for wrapper in ([], [DENY_URING]):
