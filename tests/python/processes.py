@@ -108,7 +108,8 @@ class Probe:
         if self.process.poll() is None:
             with contextlib.suppress(BrokenPipeError):
                 self.send("quit")
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it may have ended meanwhile, with "quit" still to be flushed
+            self.process.stdin.close()
         self.process.stdout.close()
         return self.process.wait(30)
 
