@@ -13,6 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Bytes of the largest file that is read whole: no picture is larger, but a sparse file may claim to be.
+ * Whoever takes memory for a file refuses more. */
+enum { FBY_FILE_MOST = 256 * 1024 * 1024 };
+
 typedef enum fby_reader_kind { FBY_READER_AUTO, FBY_READER_URING, FBY_READER_PREAD } fby_reader_kind;
 
 typedef struct fby_reader_options {

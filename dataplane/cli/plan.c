@@ -8,6 +8,7 @@
 
 #include "dataplane/cli/cli.h"
 #include "dataplane/plan/plan.h"
+#include "io/reader.h"
 
 typedef struct plan_arguments {
     const char *spec, *cache;
@@ -57,6 +58,8 @@ typedef struct plan_costs {
 static uint8_t *file_read(const fby_dataset *dataset, uint64_t id, uint64_t *length)
 {
     uint64_t size = fby_dataset_size(dataset, id);
+    *length = 0;
+    if (size > FBY_FILE_MOST) return NULL;
     int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id),
                     O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     uint8_t *bytes = fd >= 0 ? calloc(1, size + READ_PADDING) : NULL;

@@ -108,7 +108,7 @@ static bool job_start(fby_input *input, fby_buffer **spare, uint32_t *wants)
     fby_job *job = item;
     const fby_dataset *dataset = job->lot->dataset;
     uint64_t size = fby_dataset_size(dataset, job->id);
-    if (size > FILE_MOST) {
+    if (size > FBY_FILE_MOST) {
         job_fail(engine, job, FBY_REASON_TOO_LARGE, "the file is larger than 256 MiB");
         return true;
     }

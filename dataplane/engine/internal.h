@@ -21,7 +21,6 @@ enum {
     READ_PADDING = 64,             /* readable bytes that decoders ask for past the end */
     BUFFER_KEEP = 4 * 1024 * 1024, /* a larger buffer is given back after use */
     BUFFER_STEP = 64 * 1024,
-    FILE_MOST = 256 * 1024 * 1024, /* no picture is larger; a sparse file may claim to be */
     READ_RING = 8192
 };
 

@@ -444,6 +444,14 @@ def test_doctor_says_what_is_granted():
     assert text.endswith("Forebay can work here.\n")
 
 
+def test_a_plan_takes_no_memory_for_a_file_that_claims_to_be_huge(hundred, tmp_path):
+    folder = tmp_path / "huge"
+    shutil.copytree(hundred, folder)
+    os.truncate(sorted(folder.glob("*/*.jpg"))[0], 1 << 40)
+    spec = write_spec(tmp_path / "s.yaml", folder)
+    assert json.loads(forebay("plan", "--json", spec).stdout)["bad_samples"] == 1
+
+
 def test_doctor_and_a_server_agree_on_io_uring(tmp_path, monkeypatch):
     monkeypatch.delenv("FOREBAY_READER", raising=False)
     granted = doctor()["io_uring"]["verdict"] == "good"
