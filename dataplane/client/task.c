@@ -320,6 +320,16 @@ static int fail_for_good(fby_task *task, int status, const fby_error *why, fby_e
     return status;
 }
 
+/* What TASK_FAILED says, in a message of `bytes`; false where it isn't one. */
+static bool failure_read(const fby_failed *failed, int64_t bytes, fby_error *why)
+{
+    if (failed->head.type != FBY_MESSAGE_TASK_FAILED || (size_t)bytes < sizeof *failed || failed->code >= 0)
+        return false;
+    fby_fail(why, failed->code, "%.*s", (int)((size_t)bytes - sizeof *failed), (const char *)(failed + 1));
+    why->sample = failed->sample;
+    return true;
+}
+
 /* The descriptor said that the task failed: the reason was sent before. */
 static int failure_receive(fby_task *task, fby_error *error)
 {
@@ -334,15 +344,9 @@ static int failure_receive(fby_task *task, fby_error *error)
                                      FBY_CONNECT_TIMEOUT_MS, &why);
     while (got == FBY_EINTR);
     if (got < 0) return fail_for_good(task, (int)got, &why, error);
-    if (message.failed.head.type != FBY_MESSAGE_TASK_FAILED || (size_t)got < sizeof message.failed ||
-        message.failed.code >= 0) {
+    if (!failure_read(&message.failed, got, &why))
         fby_fail(&why, FBY_EPROTO, "the server said that the task failed, but not why");
-        return fail_for_good(task, FBY_EPROTO, &why, error);
-    }
-    fby_fail(&why, message.failed.code, "%.*s", (int)((size_t)got - sizeof message.failed),
-             (const char *)(&message.failed + 1));
-    why.sample = message.failed.sample;
-    return fail_for_good(task, message.failed.code, &why, error);
+    return fail_for_good(task, why.code, &why, error);
 }
 
 /* Adds a descriptor's extent to the batch being assembled. */
@@ -500,13 +504,7 @@ int fby_task_abandon(fby_task *task, fby_error *error)
     if (got < 0)
         return fail_for_good(task, (int)got, &why,
                              error); /* an answer that came later would be taken for another's */
-    if (answer.epoch.head.type == FBY_MESSAGE_TASK_FAILED && (size_t)got >= sizeof answer.failed &&
-        answer.failed.code < 0) {
-        fby_fail(&why, answer.failed.code, "%.*s", (int)((size_t)got - sizeof answer.failed),
-                 (const char *)(&answer.failed + 1));
-        why.sample = answer.failed.sample;
-        return fail_for_good(task, answer.failed.code, &why, error);
-    }
+    if (failure_read(&answer.failed, got, &why)) return fail_for_good(task, why.code, &why, error);
     if (answer.epoch.head.type != FBY_MESSAGE_ABANDONED || got != sizeof answer.epoch)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");
     task->under_way = false;

@@ -52,7 +52,7 @@ typedef struct fby_slot {
     slot_state state;
     bool dropped; /* its epoch was given up, or its task ended: of no use when it comes back */
     bool failed;  /* ready, but what comes is its sample's failure */
-    uint64_t epoch, position;
+    uint64_t epoch;
     bool epoch_last;
     uint32_t *again; /* indexes of jobs to run again */
 } fby_slot;

@@ -187,7 +187,6 @@ static void slot_fill(fby_slot *slot, const fby_draw *draw)
     fby_lot *lot = &slot->lot;
     const fby_draw_target *target = &draw->targets[0];
     slot->epoch = target->epoch;
-    slot->position = target->position;
     slot->epoch_last = target->epoch_last;
     if (target->epoch_last) task->drawn_epochs = target->epoch + 1;
     lot->plan = task->plan;
