@@ -5,6 +5,7 @@
 #include "io/reader_faults.h"
 #include "io/reader_internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Ten seconds in all. */
+enum { DESCRIPTOR_WAITS_MOST = 1000, DESCRIPTOR_WAIT_NS = 10 * 1000 * 1000 };
 
 typedef struct pread_reader {
     fby_reader base;
@@ -28,9 +32,14 @@ static int file_open(const fby_read_request *request, const fby_reader_faults *f
 {
     /* O_NONBLOCK: a pipe that took the file's place must not stop a thread for good. */
     int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    int descriptor = faults && faults->open ? faults->open(request->directory, request->path, flags)
-                                            : openat(request->directory, request->path, flags);
-    return descriptor < 0 ? -errno : descriptor;
+    for (int waits = 0;; waits++) {
+        int descriptor = faults && faults->open ? faults->open(request->directory, request->path, flags)
+                                                : openat(request->directory, request->path, flags);
+        if (descriptor >= 0) return descriptor;
+        /* What takes the last descriptors is no fault of this file's. */
+        if ((errno != EMFILE && errno != ENFILE) || waits == DESCRIPTOR_WAITS_MOST) return -errno;
+        nanosleep(&(struct timespec){0, DESCRIPTOR_WAIT_NS}, NULL);
+    }
 }
 
 static int64_t file_pread(int descriptor, fby_read_request *request, uint32_t wanted,

@@ -236,7 +236,9 @@ struct fby_server {
     fby_mpmc *setup_requests, *setup_results;
     fby_setup_job *setup_backlog, **setup_backlog_end;
     bool setup_running;
-    int spare_fd; /* given up for a moment where descriptors run out, to turn clients away */
+    /* Clients get descriptors below fd_end: those above are for files and for opening tasks. */
+    int fd_end;
+    int spare_fd; /* given up for a moment where descriptors run out all the same, to turn clients away */
     uint64_t rounds, sleeps, disconnected;
 };
 

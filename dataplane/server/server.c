@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #include "dataplane/server/internal.h"
 #include "ringbuf/wait.h"
 
-enum { EVENTS_AT_ONCE = 64, BUSY_SLEEP_MS = 100, LOCK_ATTEMPTS = 300 };
+enum { EVENTS_AT_ONCE = 64, BUSY_SLEEP_MS = 100, LOCK_ATTEMPTS = 300, DESCRIPTORS_KEPT = 16 };
 
 static const uint64_t LINGER_NS = 10 * 1000 * 1000 * 1000ull, END_NS = 2 * 1000 * 1000 * 1000ull;
 
@@ -125,12 +126,14 @@ static int signals_open(fby_server *server, fby_error *error)
 }
 
 /* Descriptors are what tasks are made of: as many as the system allows. */
-static void limits_raise(void)
+static void limits_raise(fby_server *server)
 {
     struct rlimit limit;
+    server->fd_end = INT_MAX;
     if (getrlimit(RLIMIT_NOFILE, &limit)) return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max < INT_MAX) server->fd_end = (int)limit.rlim_max - DESCRIPTORS_KEPT;
 }
 
 static int server_start(fby_server *server, fby_error *error)
@@ -148,7 +151,7 @@ static int server_start(fby_server *server, fby_error *error)
     if (options->memory > granted)
         return fby_fail(error, FBY_EINVAL, "--memory asks for %.1f MiB, but this process is granted %.1f MiB",
                         (double)options->memory / (1 << 20), (double)granted / (1 << 20));
-    limits_raise();
+    limits_raise(server);
     fby_cpus_of_process(&server->own_cpus);
     server->cpus = server->own_cpus;
 

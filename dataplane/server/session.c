@@ -186,17 +186,22 @@ void fby_session_read(fby_session *session)
     }
 }
 
-/* No descriptor is free for a new client: it is accepted by the spare one and let go, or the listener would
- * stay readable and this thread busy for nothing. */
-static void client_turn_away(fby_server *server)
+static void client_turn_away(fby_server *server, int fd)
 {
-    if (server->spare_fd >= 0) close(server->spare_fd);
-    int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) close(fd);
-    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(fd);
     server->disconnected++;
     fby_server_log(server,
                    "a client is turned away: this process has no more free descriptors (`ulimit -n`)");
+}
+
+/* No descriptor is free for a new client: it is accepted by the spare one and let go, or the listener would
+ * stay readable and this thread busy for nothing. */
+static void client_turn_away_by_spare(fby_server *server)
+{
+    if (server->spare_fd >= 0) close(server->spare_fd);
+    int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) client_turn_away(server, fd);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 void fby_session_accept(fby_server *server)
@@ -204,8 +209,13 @@ void fby_session_accept(fby_server *server)
     for (int taken = 0; taken < CLIENTS_AT_ONCE; taken++) {
         int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) client_turn_away(server);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) client_turn_away_by_spare(server);
         if (fd < 0) return;
+        /* The lowest free number: those below are all taken. */
+        if (fd >= server->fd_end) {
+            client_turn_away(server, fd);
+            continue;
+        }
         fby_session *session = calloc(1, sizeof *session);
         fby_error error = FBY_ERROR_INIT;
         if (!session) {

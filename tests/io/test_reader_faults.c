@@ -156,6 +156,42 @@ static fby_read_request planned_read(fby_reader_kind kind, int directory, uint64
     return request;
 }
 
+static atomic_uint opens_done;
+
+static int open_without_descriptors(int directory, const char *path, int flags)
+{
+    unsigned number = atomic_fetch_add(&opens_done, 1);
+    if (number < 6) {
+        errno = number % 2 ? ENFILE : EMFILE;
+        return -1;
+    }
+    return openat(directory, path, flags);
+}
+
+Test(reader_faults, a_file_waits_for_a_free_descriptor)
+{
+    static const fby_reader_faults faults = {.open = open_without_descriptors};
+    tree made = tree_make();
+    tree_file(&made, "file", 1000);
+    int directory = open(made.root, O_RDONLY | O_DIRECTORY);
+    fby_reader *reader;
+    fby_read_request request;
+
+    cr_assert_eq(fby_reader_create(&reader, &(fby_reader_options){.kind = FBY_READER_PREAD}, NULL), FBY_OK);
+    fby_reader_faults_installed = &faults;
+    reading_request(&request, directory, "file", 1000);
+    reading_all(reader, &request, 1);
+    fby_reader_destroy(&reader);
+    fby_reader_faults_installed = NULL;
+
+    cr_assert_eq(atomic_load(&opens_done), 7);
+    cr_assert_eq(request.bytes, 1000);
+    cr_assert_eq(tree_wrong_byte(request.buffer, 1000), 1000);
+    reading_free(&request, 1);
+    close(directory);
+    tree_remove(&made);
+}
+
 Test(reader_faults, each_fault_by_itself)
 {
     static const struct {
