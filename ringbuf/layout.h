@@ -85,32 +85,28 @@ typedef struct fby_block_meta {
     uint32_t generation;
     uint32_t count;
     uint32_t reserved0;
-    uint64_t epoch;
-    uint64_t reserved[5];
+    uint64_t reserved[6];
 } fby_block_meta;
 static_assert(sizeof(fby_block_meta) == 64, "layout");
 
-/* One entry of a delivery ring: a run of samples within a block. A batch is one or more of these; the last
- * carries FBY_DESCRIPTOR_LAST. */
-typedef struct fby_descriptor {
-    uint32_t segment;
-    uint32_t block;
+/* One entry of a delivery ring: a run of samples within a block, packed (four to a line: how many lines cross
+ * between two cores is what a delivery costs). A batch is one or more of these; the last carries
+ * FBY_DESCRIPTOR_LAST. Epoch and batch are the client's to count, by the flags. spsc.h has the unpacked form.
+ */
+typedef struct fby_ring_entry {
+    uint32_t block; /* unique among the segments that a task maps */
     uint32_t generation;
-    uint32_t first; /* sample of the block */
-    uint32_t count; /* samples */
-    uint32_t flags; /* fby_descriptor_flag */
-    uint64_t epoch;
-    uint64_t batch;    /* number of the batch within its epoch */
-    uint64_t sequence; /* number of the descriptor since the task opened */
-    uint64_t reserved[2];
-} fby_descriptor;
-static_assert(sizeof(fby_descriptor) == 64, "layout");
+    uint64_t run; /* first: 16 bits from bit 0 | count: 16 | flags: 8 | number of the batch in its epoch,
+                     modulo 2^24: 24 */
+} fby_ring_entry;
+static_assert(sizeof(fby_ring_entry) == 16, "layout");
 
 typedef enum fby_descriptor_flag {
-    FBY_DESCRIPTOR_LAST = 1,       /* last extent of its batch */
-    FBY_DESCRIPTOR_EPOCH_LAST = 2, /* of the last batch of its epoch */
-    FBY_DESCRIPTOR_ERROR = 4,      /* no block: the task has failed; ask the server why */
-    FBY_DESCRIPTOR_END = 8         /* no block: the last epoch is over */
+    FBY_DESCRIPTOR_LAST = 1,        /* last extent of its batch */
+    FBY_DESCRIPTOR_EPOCH_LAST = 2,  /* of the last batch of its epoch */
+    FBY_DESCRIPTOR_ERROR = 4,       /* no block: the task has failed; ask the server why */
+    FBY_DESCRIPTOR_END = 8,         /* no block: the last epoch is over */
+    FBY_DESCRIPTOR_EPOCH_FIRST = 16 /* of the first batch that is delivered of its epoch */
 } fby_descriptor_flag;
 
 /* The words of a down region, and its ring at FBY_PAGE. Written by the server alone. */

@@ -15,8 +15,14 @@
  * by the other side to find room. */
 
 /* A producer's next slots are in its consumer's cache. Fetched one by one as they are written, each costs a
- * whole way between the cores; asked for this many slots ahead, the ways overlap. */
-enum { SLOTS_AHEAD = 32 };
+ * whole way between the cores; asked for this many slots ahead, once a cache line, the ways overlap. */
+enum { SLOTS_AHEAD = 48, CACHE_LINE = 64 };
+
+static void slots_fetch(void *entries, uint32_t place, uint32_t mask, uint32_t entry_bytes)
+{
+    if (place % (CACHE_LINE / entry_bytes) == 0)
+        fby_prefetch_write((uint8_t *)entries + (uint64_t)((place + SLOTS_AHEAD) & mask) * entry_bytes);
+}
 
 static bool is_power_of_two(uint32_t number)
 {
@@ -25,7 +31,7 @@ static bool is_power_of_two(uint32_t number)
 
 uint64_t fby_down_bytes(uint32_t capacity)
 {
-    return FBY_PAGE + (uint64_t)capacity * sizeof(fby_descriptor);
+    return FBY_PAGE + (uint64_t)capacity * sizeof(fby_ring_entry);
 }
 
 uint64_t fby_up_bytes(uint32_t capacity)
@@ -40,7 +46,7 @@ void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t 
     assert(is_power_of_two(capacity));
     *writer = (fby_delivery_writer){
         .down = down,
-        .entries = (fby_descriptor *)((uint8_t *)down + FBY_PAGE),
+        .entries = (fby_ring_entry *)((uint8_t *)down + FBY_PAGE),
         .mask = capacity - 1,
     };
     writer->down->capacity = capacity;
@@ -48,9 +54,15 @@ void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t 
 
 void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descriptor)
 {
-    fby_data_write(&writer->entries[writer->tail & writer->mask], descriptor, sizeof *descriptor);
-    fby_prefetch_write(&writer->entries[(writer->tail + SLOTS_AHEAD) & writer->mask]);
-    writer->tail++;
+    const fby_ring_entry entry = {
+        .block = descriptor->block,
+        .generation = descriptor->generation,
+        .run = (uint64_t)descriptor->first | (uint64_t)descriptor->count << 16 |
+               (uint64_t)descriptor->flags << 32 |
+               (uint64_t)(descriptor->batch & FBY_DESCRIPTOR_BATCH_MASK) << 40,
+    };
+    fby_data_write(&writer->entries[writer->tail & writer->mask], &entry, sizeof entry);
+    slots_fetch(writer->entries, writer->tail++, writer->mask, sizeof *writer->entries);
 }
 
 void fby_delivery_publish(fby_delivery_writer *writer)
@@ -78,7 +90,7 @@ int fby_delivery_reader_init(fby_delivery_reader *reader, const void *down, uint
 
     *reader = (fby_delivery_reader){
         .down = words,
-        .entries = (const fby_descriptor *)((const uint8_t *)down + FBY_PAGE),
+        .entries = (const fby_ring_entry *)((const uint8_t *)down + FBY_PAGE),
         .up = up,
         .mask = capacity - 1,
     };
@@ -94,8 +106,18 @@ uint32_t fby_delivery_take(fby_delivery_reader *reader, fby_descriptor *out, uin
     if (count > reader->mask + 1) count = reader->mask + 1;
     if (count == 0) return 0;
 
-    for (uint32_t i = 0; i < count; i++)
-        fby_data_read(&out[i], &reader->entries[(reader->head + i) & reader->mask], sizeof *out);
+    for (uint32_t i = 0; i < count; i++) {
+        fby_ring_entry entry;
+        fby_data_read(&entry, &reader->entries[(reader->head + i) & reader->mask], sizeof entry);
+        out[i] = (fby_descriptor){
+            .block = entry.block,
+            .generation = entry.generation,
+            .first = entry.run & UINT16_MAX,
+            .count = entry.run >> 16 & UINT16_MAX,
+            .flags = entry.run >> 32 & UINT8_MAX,
+            .batch = (uint32_t)(entry.run >> 40),
+        };
+    }
     reader->head += count;
     /* Relaxed: for status only. */
     fby_store_relaxed_u32(&reader->up->head, reader->head);
@@ -127,8 +149,7 @@ void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t genera
     uint64_t entry = (uint64_t)generation << 32 | block;
     /* Relaxed: S2 publishes it. Atomic, because a hostile client may write while the server reads. */
     fby_store_relaxed_u64(&writer->entries[writer->tail & writer->mask], entry);
-    fby_prefetch_write(&writer->entries[(writer->tail + SLOTS_AHEAD) & writer->mask]);
-    writer->tail++;
+    slots_fetch(writer->entries, writer->tail++, writer->mask, sizeof *writer->entries);
 }
 
 void fby_returns_publish(fby_returns_writer *writer)

@@ -1,6 +1,6 @@
 /* The two rings between a server and one task's client.
  *
- *   delivery ring (down region): server -> client, fby_descriptor
+ *   delivery ring (down region): server -> client, fby_ring_entry
  *   return ring   (up region):   client -> server, u64 (generation << 32 | block)
  *
  *   operation                     by                  may run together with
@@ -23,6 +23,18 @@
 
 #include "ringbuf/layout.h"
 
+/* What a ring entry says. */
+typedef struct fby_descriptor {
+    uint32_t block;
+    uint32_t generation;
+    uint32_t first; /* sample of the block; below 2^16 */
+    uint32_t count; /* samples; below 2^16 */
+    uint32_t flags; /* fby_descriptor_flag */
+    uint32_t batch; /* its number in its epoch, modulo 2^24 */
+} fby_descriptor;
+
+enum { FBY_DESCRIPTOR_BATCH_MASK = (1 << 24) - 1, FBY_DESCRIPTOR_COUNT_MOST = UINT16_MAX };
+
 /* Bytes of a down region with `capacity` descriptors, of an up region with `capacity` returns. */
 uint64_t fby_down_bytes(uint32_t capacity);
 uint64_t fby_up_bytes(uint32_t capacity);
@@ -31,7 +43,7 @@ uint64_t fby_up_bytes(uint32_t capacity);
 
 typedef struct fby_delivery_writer {
     fby_down_words *down;
-    fby_descriptor *entries;
+    fby_ring_entry *entries;
     uint32_t mask, tail; /* private: what was put, published or not */
 } fby_delivery_writer;
 
@@ -46,7 +58,7 @@ void fby_delivery_publish(fby_delivery_writer *writer);
 
 typedef struct fby_delivery_reader {
     const fby_down_words *down;
-    const fby_descriptor *entries;
+    const fby_ring_entry *entries;
     fby_up_words *up;
     uint32_t mask, head, tail; /* private: taken so far; tail as last seen */
 } fby_delivery_reader;
@@ -54,7 +66,7 @@ typedef struct fby_delivery_reader {
 /* Over mapped regions. Fails where the capacity in the region doesn't fit its size. */
 int fby_delivery_reader_init(fby_delivery_reader *reader, const void *down, uint64_t down_bytes, void *up,
                              fby_error *error);
-/* Copies up to `most` descriptors to `out` and returns their number; 0 when the ring is empty. */
+/* Unpacks up to `most` descriptors to `out` and returns their number; 0 when the ring is empty. */
 uint32_t fby_delivery_take(fby_delivery_reader *reader, fby_descriptor *out, uint32_t most);
 
 /* --- returns, the client's side ------------------------------------------------------------------------- */

@@ -29,15 +29,27 @@ uint64_t fby_now_ns(void)
 /* --- client sleeps, server wakes --------------------------------------------------------------------------
  */
 
-static bool spin(const fby_down_words *down, uint32_t seen, uint64_t until_ns)
+static bool spin_briefly(const fby_down_words *down, uint32_t seen)
 {
-    do {
-        for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
-            /* Relaxed: take's own load (S1') orders what follows. */
-            if (fby_load_relaxed_u32(&down->tail) != seen) return true;
-            fby_spin_pause();
-        }
-    } while (fby_clock_ns() < until_ns);
+    for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
+        /* Relaxed: take's own load (S1') orders what follows. */
+        if (fby_load_relaxed_u32(&down->tail) != seen) return true;
+        fby_spin_pause();
+    }
+    return false;
+}
+
+/* The clock is read only after the first spins: its 30 ns and more are as much as a hop. */
+static bool spin(const fby_down_words *down, uint32_t seen, uint64_t spin_ns, uint64_t deadline_ns)
+{
+    if (spin_briefly(down, seen)) return true;
+    uint64_t now = fby_clock_ns();
+    uint64_t until = now + spin_ns < now ? UINT64_MAX : now + spin_ns;
+    if (until > deadline_ns) until = deadline_ns;
+    while (now < until) {
+        if (spin_briefly(down, seen)) return true;
+        now = fby_clock_ns();
+    }
     return false;
 }
 
@@ -61,11 +73,7 @@ fby_wait_result fby_wait_delivery(const fby_down_words *down, fby_up_words *up, 
     /* Relaxed: as in spin. */
     if (fby_load_relaxed_u32(&down->tail) != seen) return FBY_WAIT_READY;
 
-    if (spin_ns > 0) {
-        uint64_t now = fby_clock_ns();
-        uint64_t until = now + spin_ns < now ? UINT64_MAX : now + spin_ns;
-        if (spin(down, seen, until < deadline_ns ? until : deadline_ns)) return FBY_WAIT_READY;
-    }
+    if (spin_ns > 0 && spin(down, seen, spin_ns, deadline_ns)) return FBY_WAIT_READY;
 
     fby_store_seq_cst_u32(&up->waiting, 1); // W1': before the tail's load
     fby_wait_result result = sleep_on_tail(down, seen, deadline_ns);

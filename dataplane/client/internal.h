@@ -74,8 +74,10 @@ struct fby_task {
     char *class_names; /* NUL-terminated, one after the other */
     const char **classes;
     bool under_way;       /* an epoch: a batch of it came, but not its last */
-    uint64_t epoch;       /* of the last batch */
+    uint64_t epoch;       /* of the last batch that the caller got */
     uint64_t least_epoch; /* older batches were given up */
+    /* What the ring is at: the descriptors say where epochs begin and end, not which they are. */
+    uint64_t coming_epoch, coming_batch;
     fby_batch *assembling;
     bool ended;        /* END came */
     fby_error failure; /* sticky, where code != 0 */

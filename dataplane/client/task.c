@@ -150,7 +150,7 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     }
     task->spin_ns = opened->spin_ns;
     task->least_epoch = opened->first_epoch;
-    task->epoch = opened->first_epoch;
+    task->epoch = task->coming_epoch = opened->first_epoch;
     fby_task_info *info = &task->info;
     info->size = sizeof *info;
     info->dataset = opened->dataset;
@@ -355,8 +355,8 @@ static int extent_add(fby_task *task, const fby_descriptor *descriptor, fby_erro
     const fby_segment_header *head = fby_segment_head(&task->segment);
     fby_batch *batch = task->assembling;
     uint32_t index = descriptor->block - head->first_block;
-    if (descriptor->segment != head->segment || index >= head->blocks || !descriptor->count ||
-        descriptor->first > head->capacity || descriptor->count > head->capacity - descriptor->first ||
+    if (index >= head->blocks || !descriptor->count || descriptor->first > head->capacity ||
+        descriptor->count > head->capacity - descriptor->first ||
         descriptor->count > task->info.batch - batch->count || batch->extent_count == batch->extent_room)
         return fby_fail(error, FBY_EPROTO, "the server described a block that doesn't exist");
     fby_block_meta *block = fby_block_meta_at(&task->segment, index);
@@ -369,9 +369,27 @@ static int extent_add(fby_task *task, const fby_descriptor *descriptor, fby_erro
     batch->extents[batch->extent_count++] = (struct fby_extent_place){
         &task->segment, descriptor->block, descriptor->generation, descriptor->first, descriptor->count};
     batch->count += descriptor->count;
-    batch->epoch = descriptor->epoch;
-    batch->index = descriptor->batch;
+    return 0;
+}
+
+/* Counts the batch whose last extent came. */
+static int batch_number(fby_task *task, fby_batch *batch, const fby_descriptor *descriptor, fby_error *error)
+{
+    /* An epoch that was given up may end without its last batch: the next is the one agreed upon. */
+    if (descriptor->flags & FBY_DESCRIPTOR_EPOCH_FIRST) {
+        if (task->coming_epoch < task->least_epoch) task->coming_epoch = task->least_epoch;
+        task->coming_batch = 0;
+    }
+    if (descriptor->batch != (task->coming_batch & FBY_DESCRIPTOR_BATCH_MASK))
+        return fby_fail(error, FBY_EPROTO, "the server delivered batch %u where %llu was expected",
+                        descriptor->batch, (unsigned long long)task->coming_batch);
+    batch->epoch = task->coming_epoch;
+    batch->index = task->coming_batch++;
     batch->last = descriptor->flags & FBY_DESCRIPTOR_EPOCH_LAST;
+    if (batch->last) {
+        task->coming_epoch++;
+        task->coming_batch = 0;
+    }
     return 0;
 }
 
@@ -395,6 +413,8 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         int status = extent_add(task, &descriptor, &why);
         if (status) return fail_for_good(task, status, &why, error);
         if (!(descriptor.flags & FBY_DESCRIPTOR_LAST)) continue;
+        status = batch_number(task, task->assembling, &descriptor, &why);
+        if (status) return fail_for_good(task, status, &why, error);
         fby_batch *batch = task->assembling;
         task->assembling = NULL;
         if (batch->epoch < task->least_epoch) {
@@ -509,7 +529,7 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");
     task->under_way = false;
     task->least_epoch = answer.epoch.epoch;
-    if (task->assembling && task->assembling->epoch < task->least_epoch) {
+    if (task->assembling) {
         fby_batch_drop(task->assembling, false);
         task->assembling = NULL;
     }

@@ -111,7 +111,6 @@ struct fby_subscription {
     fby_slot **pending; /* in the order they were drawn */
     uint32_t pending_count;
     /* Delivery. */
-    uint64_t sequence;
     uint64_t epoch, batch; /* of the next batch to be delivered */
     uint64_t least_epoch;  /* older ones were given up */
     uint64_t drawn_epochs; /* epochs below this are drawn to their end */

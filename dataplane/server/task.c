@@ -95,9 +95,8 @@ static void slot_drop(fby_slot *slot)
  * ---------------------------------------------------------------------------------------------------------
  */
 
-static void descriptor_put(fby_subscription *task, fby_descriptor *descriptor)
+static void descriptor_put(fby_subscription *task, const fby_descriptor *descriptor)
 {
-    descriptor->sequence = task->sequence++;
     fby_delivery_put(&task->delivery, descriptor);
     task->published = true;
 }
@@ -111,8 +110,7 @@ static void task_fail(fby_subscription *task, const fby_error *why)
     fby_server_log(task->server, "task %llu has failed: %s", (unsigned long long)task->number, why->text);
     if (task->session) fby_session_fail(task->session, FBY_MESSAGE_TASK_FAILED, why);
     if (task->closing) return; /* its client was gone when it was told */
-    fby_descriptor descriptor = {
-        .flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST, .epoch = task->epoch, .batch = task->batch};
+    fby_descriptor descriptor = {.flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST};
     descriptor_put(task, &descriptor);
 }
 
@@ -198,7 +196,6 @@ static void slot_fill(fby_slot *slot, const fby_draw *draw)
     lot->meta->block = FIRST_BLOCK + slot->index;
     lot->meta->generation = slot->generation;
     lot->meta->count = draw->count;
-    lot->meta->epoch = target->epoch;
     for (uint32_t i = 0; i < draw->count; i++) {
         lot->jobs[i].id = draw->ids[i];
         lot->jobs[i].turn = draw->turns[i];
@@ -278,21 +275,21 @@ static void slot_deliver(fby_slot *slot)
         task->batch = 0;
     }
     bool last = task->batch + 1 == task->batches;
-    fby_descriptor descriptor = {.segment = fby_segment_head(&task->segment)->segment,
-                                 .block = FIRST_BLOCK + slot->index,
+    fby_descriptor descriptor = {.block = FIRST_BLOCK + slot->index,
                                  .generation = slot->generation,
                                  .first = 0,
                                  .count = slot->lot.count,
-                                 .flags = FBY_DESCRIPTOR_LAST | (last ? FBY_DESCRIPTOR_EPOCH_LAST : 0),
-                                 .epoch = slot->epoch,
-                                 .batch = task->batch++};
+                                 .flags = FBY_DESCRIPTOR_LAST | (last ? FBY_DESCRIPTOR_EPOCH_LAST : 0) |
+                                          (task->batch == 0 ? FBY_DESCRIPTOR_EPOCH_FIRST : 0),
+                                 .batch = (uint32_t)task->batch};
+    task->batch++;
     slot->state = SLOT_DELIVERED;
     task->delivered_batches++;
     task->delivered_samples += slot->lot.count;
     descriptor_put(task, &descriptor);
     if (last && task->spec->epochs && slot->epoch + 1 >= task->spec->epochs) {
         task->ended = true;
-        fby_descriptor end = {.flags = FBY_DESCRIPTOR_END | FBY_DESCRIPTOR_LAST, .epoch = slot->epoch};
+        fby_descriptor end = {.flags = FBY_DESCRIPTOR_END | FBY_DESCRIPTOR_LAST};
         descriptor_put(task, &end);
     }
 }

@@ -40,12 +40,15 @@ static void fail(const char *what)
  * ------------------------------ */
 
 typedef struct lane {
-    fby_region down, up;               /* the server's mappings */
-    fby_region client_down, client_up; /* the client's own */
+    /* The server's, and apart from it, as in another process, the client's. */
+    _Alignas(FBY_CACHE_PAIR) fby_region down;
+    fby_region up;
     fby_delivery_writer delivery_writer;
+    fby_returns_reader returns_reader;
+    _Alignas(FBY_CACHE_PAIR) fby_region client_down;
+    fby_region client_up;
     fby_delivery_reader delivery_reader;
     fby_returns_writer returns_writer;
-    fby_returns_reader returns_reader;
     int event_fd;
 } lane;
 
@@ -83,7 +86,7 @@ static void lane_close(lane *it)
 static void lane_put(lane *it, uint64_t sequence)
 {
     const fby_descriptor descriptor = {
-        .block = (uint32_t)(sequence % WINDOW), .count = 1, .sequence = sequence};
+        .block = (uint32_t)(sequence % WINDOW), .count = 1, .batch = (uint32_t)sequence};
     fby_delivery_put(&it->delivery_writer, &descriptor);
 }
 
@@ -157,7 +160,7 @@ static void ring_far(uint64_t count)
         fby_descriptor batch[BATCH];
         uint32_t got = lane_take(it, batch, BATCH, SPIN_FOR_EVER);
         for (uint32_t i = 0; i < got; i++) {
-            if (batch[i].sequence != taken++) fail("a delivery ring is broken");
+            if (batch[i].batch != (taken++ & FBY_DESCRIPTOR_BATCH_MASK)) fail("a delivery ring is broken");
             fby_returns_put(&it->returns_writer, batch[i].block, batch[i].generation);
         }
         fby_returns_publish(&it->returns_writer);
@@ -167,11 +170,11 @@ static void ring_far(uint64_t count)
 
 static void channel_batch_near(uint64_t count)
 {
-    static fby_descriptor batch[BATCH];
+    static fby_ring_entry batch[BATCH];
     uint64_t sent = 0, back = 0, entries[BATCH];
     while (back < count) {
         if (sent < count && sent - back < WINDOW) {
-            for (int i = 0; i < BATCH; i++) batch[i].sequence = sent++;
+            for (int i = 0; i < BATCH; i++) batch[i].run = sent++;
             channel_send(true, batch, sizeof batch);
             continue;
         }
@@ -182,12 +185,12 @@ static void channel_batch_near(uint64_t count)
 
 static void channel_batch_far(uint64_t count)
 {
-    static fby_descriptor batch[BATCH];
+    static fby_ring_entry batch[BATCH];
     uint64_t taken = 0, entries[BATCH];
     while (taken < count) {
         channel_receive(true, batch, sizeof batch);
         for (int i = 0; i < BATCH; i++) {
-            if (batch[i].sequence != taken++) fail("a channel is broken");
+            if (batch[i].run != taken++) fail("a channel is broken");
             entries[i] = batch[i].block;
         }
         channel_send(false, entries, sizeof entries);
@@ -302,7 +305,7 @@ static void line_far(uint64_t count)
 
 static void channel_hop_near(uint64_t count)
 {
-    fby_descriptor descriptor = {0};
+    fby_ring_entry descriptor = {0};
     uint64_t entry;
     for (uint64_t i = 0; i < count; i++) {
         channel_send(true, &descriptor, sizeof descriptor);
@@ -312,10 +315,10 @@ static void channel_hop_near(uint64_t count)
 
 static void channel_hop_far(uint64_t count)
 {
-    fby_descriptor descriptor;
+    fby_ring_entry descriptor;
     for (uint64_t i = 0; i < count; i++) {
         channel_receive(true, &descriptor, sizeof descriptor);
-        channel_send(false, &descriptor.sequence, sizeof descriptor.sequence);
+        channel_send(false, &descriptor.run, sizeof descriptor.run);
     }
 }
 

@@ -10,7 +10,7 @@
 enum { SERVER, CLIENT, BLOCKS = 2, RING = 2, RETURNS = 4, DELIVERIES = 3, EVENT = 0 };
 
 static struct task {
-    _Alignas(FBY_PAGE) uint8_t down[FBY_PAGE + RING * sizeof(fby_descriptor)];
+    _Alignas(FBY_PAGE) uint8_t down[FBY_PAGE + RING * sizeof(fby_ring_entry)];
     _Alignas(FBY_PAGE) uint8_t up[FBY_PAGE + RETURNS * sizeof(uint64_t)];
     fby_delivery_writer delivery_writer;
     fby_delivery_reader delivery_reader;
@@ -63,7 +63,7 @@ static void deliver(uint64_t sequence)
     uint64_t payload = payload_of(sequence);
     fby_data_write(&task.payload[block], &payload, sizeof payload);
     const fby_descriptor descriptor = {
-        .block = (uint32_t)block, .generation = task.generation[block], .sequence = sequence};
+        .block = (uint32_t)block, .generation = task.generation[block], .batch = (uint32_t)sequence};
     fby_delivery_put(&task.delivery_writer, &descriptor);
     fby_delivery_publish(&task.delivery_writer);
 }
@@ -107,12 +107,12 @@ static void collect_spinning(void)
 
 static void use(const fby_descriptor *descriptor)
 {
-    if (descriptor->sequence != task.consumed)
-        explore_violation("delivery %llu came instead of %llu", (unsigned long long)descriptor->sequence,
+    if (descriptor->batch != task.consumed)
+        explore_violation("delivery %llu came instead of %llu", (unsigned long long)descriptor->batch,
                           (unsigned long long)task.consumed);
     uint64_t payload;
     fby_data_read(&payload, &task.payload[descriptor->block], sizeof payload);
-    if (payload != payload_of(descriptor->sequence)) explore_violation("the payload is not its delivery's");
+    if (payload != payload_of(descriptor->batch)) explore_violation("the payload is not its delivery's");
     task.consumed++;
 }
 

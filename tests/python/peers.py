@@ -91,9 +91,9 @@ class Hostile:
         return struct.unpack_from("<I", self.down, DOWN_TAIL)[0]
 
     def descriptor(self, number):
-        """(segment, block, generation, first, count, flags) of what was delivered as the number-th."""
+        """(block, generation) of what was delivered as the number-th."""
         capacity = struct.unpack_from("<I", self.down, DOWN_CAPACITY)[0]
-        return struct.unpack_from("<6I", self.down, PAGE + number % capacity * 64)
+        return struct.unpack_from("<2I", self.down, PAGE + number % capacity * 16)
 
     def put_return(self, place, word):
         struct.pack_into("<Q", self.up, PAGE + place % self.return_capacity * 8, word & ((1 << 64) - 1))

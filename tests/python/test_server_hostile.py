@@ -107,13 +107,13 @@ def returns_of_rubbish():
         client.publish(1)
 
     def twice(client):
-        _, block, generation, *_ = client.descriptor(0)
+        block, generation = client.descriptor(0)
         for place in (0, 1):
             client.put_return(place, generation << 32 | block)
         client.publish(2)
 
     def older_generation(client):
-        _, block, generation, *_ = client.descriptor(0)
+        block, generation = client.descriptor(0)
         client.put_return(0, (generation - 1) << 32 | block)
         client.publish(1)
 
@@ -155,7 +155,7 @@ def test_a_client_that_lies_about_waiting_and_taking_is_served(served):
         taken = 0
         for _ in range(60):
             eventually(lambda: client.tail() > taken)
-            _, block, generation, *_ = client.descriptor(taken)
+            block, generation = client.descriptor(taken)
             client.put_return(taken, generation << 32 | block)
             taken += 1
             client.publish(taken)

@@ -108,7 +108,7 @@ static void fill(exchange *it, ledger *books, uint64_t sequence)
     const fby_descriptor descriptor = {.block = FIRST_BLOCK + block,
                                        .generation = books->generation[block],
                                        .count = 1,
-                                       .sequence = sequence};
+                                       .batch = (uint32_t)sequence};
     fby_delivery_put(&it->delivery, &descriptor);
 }
 
@@ -147,14 +147,14 @@ static bool payload_check(exchange *it, const fby_descriptor *descriptor)
     if (meta->generation != descriptor->generation) {
         snprintf(it->fault, sizeof it->fault,
                  "delivery %llu: generation %u in the block, %u in the descriptor",
-                 (unsigned long long)descriptor->sequence, meta->generation, descriptor->generation);
+                 (unsigned long long)descriptor->batch, meta->generation, descriptor->generation);
         return false;
     }
     const uint64_t *payload = fby_block_payload(&it->segment, block);
     for (uint64_t i = 0; i < SAMPLE_BYTES / sizeof *payload; i++) {
-        if (payload[i] != pattern(descriptor->sequence, i)) {
+        if (payload[i] != pattern(descriptor->batch, i)) {
             snprintf(it->fault, sizeof it->fault, "delivery %llu: word %llu of its payload is stale",
-                     (unsigned long long)descriptor->sequence, (unsigned long long)i);
+                     (unsigned long long)descriptor->batch, (unsigned long long)i);
             return false;
         }
     }
@@ -179,9 +179,9 @@ void exchange_consume(exchange *it)
     while (expected < it->deliveries || held_count > 0) {
         uint32_t count = fby_delivery_take(&delivery, held + held_count, EXCHANGE_BLOCKS - held_count);
         for (uint32_t i = 0; i < count; i++, expected++) {
-            if (held[held_count + i].sequence != expected) {
+            if (held[held_count + i].batch != expected) {
                 snprintf(it->fault, sizeof it->fault, "delivery %llu came instead of %llu",
-                         (unsigned long long)held[held_count + i].sequence, (unsigned long long)expected);
+                         (unsigned long long)held[held_count + i].batch, (unsigned long long)expected);
                 return;
             }
         }

@@ -52,15 +52,12 @@ Test(spsc, nothing_is_visible_before_publish)
 {
     rings it = rings_create(0);
     fby_descriptor out[4];
-    fby_descriptor descriptor = {.segment = 1,
-                                 .block = 2,
+    fby_descriptor descriptor = {.block = 2,
                                  .generation = 3,
-                                 .first = 4,
-                                 .count = 5,
-                                 .flags = 6,
-                                 .epoch = 7,
-                                 .batch = 8,
-                                 .sequence = 9};
+                                 .first = UINT16_MAX,
+                                 .count = FBY_DESCRIPTOR_COUNT_MOST - 1,
+                                 .flags = 21,
+                                 .batch = FBY_DESCRIPTOR_BATCH_MASK - 1};
     fby_delivery_put(&it.delivery_writer, &descriptor);
     cr_assert_eq(fby_delivery_take(&it.delivery_reader, out, 4), 0);
     fby_delivery_publish(&it.delivery_writer);
@@ -117,7 +114,8 @@ static void run_against_model(uint64_t seed, uint32_t start)
         case 0:
             /* The ledger's rule: a place is free once the block came back. */
             if (put - collected == CAPACITY) break;
-            fby_delivery_put(&it.delivery_writer, &(fby_descriptor){.sequence = put, .block = (uint32_t)put});
+            fby_delivery_put(&it.delivery_writer,
+                             &(fby_descriptor){.batch = (uint32_t)put, .block = (uint32_t)put});
             put++;
             break;
         case 1:
@@ -132,7 +130,7 @@ static void run_against_model(uint64_t seed, uint32_t start)
             cr_assert(count > 0 || most == 0 || taken == published, "seed %llu step %d",
                       (unsigned long long)seed, step);
             for (uint32_t i = 0; i < count; i++)
-                cr_assert_eq(out[i].sequence, taken + i, "seed %llu step %d", (unsigned long long)seed, step);
+                cr_assert_eq(out[i].batch, taken + i, "seed %llu step %d", (unsigned long long)seed, step);
             taken += count;
             break;
         }
