@@ -61,6 +61,9 @@ void fby_spec_free(fby_spec **spec)
     if (!s) return;
     for (uint32_t i = 0; i < s->op_count; i++) free(s->ops[i].params);
     free(s->ops);
+    for (uint32_t i = 0; i < s->split.class_count; i++) free(s->split.classes[i].name);
+    free(s->split.classes);
+    free(s->split.ids_path);
     free(s->dataset_path);
     free(s->name);
     free(s);
@@ -76,5 +79,8 @@ int fby_spec_check_served(const fby_spec *spec, fby_error *error)
     if (spec->steps_per_epoch)
         return fby_fail(error, FBY_ENOTSUP, "%s: steps_per_epoch: %llu: not in this version; leave it out",
                         spec->name, (unsigned long long)spec->steps_per_epoch);
+    if (spec->split.kind != FBY_SPLIT_ALL)
+        return fby_fail(error, FBY_ENOTSUP, "%s:%u: split: not in this version; leave it out", spec->name,
+                        spec->split.line);
     return 0;
 }

@@ -21,8 +21,8 @@ typedef struct parse {
 typedef int key_parser(parse *with, const fby_yaml_node *node);
 
 const char *const fby_spec_keys[] = {
-    "dataset", "order", "seed",   "augment_seed", "epochs",     "steps_per_epoch", "pipeline",
-    "batch",   "ranks", "window", "on_error",     "max_errors", "sample_timeout"};
+    "dataset",  "split", "order", "seed",   "augment_seed", "epochs",     "steps_per_epoch",
+    "pipeline", "batch", "ranks", "window", "on_error",     "max_errors", "sample_timeout"};
 const uint32_t fby_spec_key_count = sizeof fby_spec_keys / sizeof *fby_spec_keys;
 
 static int refuse_value(const parse *with, const fby_yaml_node *node, const char *key, const char *expected)
@@ -101,23 +101,27 @@ static int parse_name(const parse *with, const fby_yaml_node *node, const char *
     return refuse_name(with, node->line, key, "unknown value", node->text, names, count);
 }
 
-static int set_path(parse *with, const fby_yaml_node *node, const char *key)
+static int no_memory(const parse *with)
 {
-    fby_spec *spec = with->spec;
+    return fby_fail(with->place.error, FBY_ENOMEM, "%s: no memory to parse it", with->place.name);
+}
+
+/* A path, made absolute. */
+static int set_path(const parse *with, const fby_yaml_node *node, const char *key, char **out)
+{
     if (node->kind != FBY_YAML_SCALAR || fby_yaml_is_null(node) || !*node->text)
         return refuse_value(with, node, key, "a path");
     size_t base = *node->text == '/' ? 0 : strlen(with->base), length = strlen(node->text);
     if (base + length + 2 > PATH_MAX)
         return fby_spec_refuse(&with->place, node->line, key, "a path of %zu bytes; expected at most %d",
                                base + length, PATH_MAX - 2);
-    spec->dataset_path = malloc(base + length + 2);
-    if (!spec->dataset_path)
-        return fby_fail(with->place.error, FBY_ENOMEM, "%s: no memory to parse it", spec->name);
+    char *path = *out = malloc(base + length + 2);
+    if (!path) return no_memory(with);
     if (base)
-        snprintf(spec->dataset_path, base + length + 2, "%s%s%s", with->base,
-                 with->base[base - 1] == '/' ? "" : "/", node->text);
+        snprintf(path, base + length + 2, "%s%s%s", with->base, with->base[base - 1] == '/' ? "" : "/",
+                 node->text);
     else
-        memcpy(spec->dataset_path, node->text, length + 1);
+        memcpy(path, node->text, length + 1);
     return FBY_OK;
 }
 
@@ -130,7 +134,7 @@ static int parse_dataset(parse *with, const fby_yaml_node *node)
     if (node->kind != FBY_YAML_MAP) {
         if (node->kind == FBY_YAML_LIST || fby_yaml_is_null(node))
             return refuse_value(with, node, "dataset", "a folder's path, {folder: path} or {list: path}");
-        return set_path(with, node, "dataset");
+        return set_path(with, node, "dataset", &spec->dataset_path);
     }
     for (const fby_yaml_node *entry = node->first; entry; entry = entry->next) {
         int status;
@@ -140,7 +144,7 @@ static int parse_dataset(parse *with, const fby_yaml_node *node)
                 return fby_spec_refuse(&with->place, entry->line, "dataset",
                                        "folder and list together; expected one of them");
             spec->dataset_kind = list ? FBY_DATASET_LIST : FBY_DATASET_FOLDER;
-            status = set_path(with, entry, list ? "dataset.list" : "dataset.folder");
+            status = set_path(with, entry, list ? "dataset.list" : "dataset.folder", &spec->dataset_path);
         } else if (!strcmp(entry->key, "allow_empty")) {
             status = parse_bool(with, entry, "dataset.allow_empty", &spec->allow_empty);
         } else if (!strcmp(entry->key, "tar")) {
@@ -153,6 +157,118 @@ static int parse_dataset(parse *with, const fby_yaml_node *node)
     if (spec->dataset_path) return FBY_OK;
     return fby_spec_refuse(&with->place, node->line, "dataset",
                            "neither folder nor list; expected one of them");
+}
+
+/* 0.8, or [0.8, 1]. */
+static int parse_part(const parse *with, const fby_yaml_node *node, fby_split *split)
+{
+    static const char expected[] =
+        "a part above 0 up to 1, such as 0.8, or [low, high], 0 <= low < high <= 1";
+    const fby_yaml_node *high = node;
+    split->low = 0;
+    if (node->kind == FBY_YAML_LIST && node->count == 2) {
+        const fby_yaml_node *low = node->first;
+        high = low->next;
+        if (low->kind != FBY_YAML_SCALAR || !fby_value_real(low->text, &split->low) || split->low < 0)
+            return refuse_value(with, low, "split.part", expected);
+        split->low += 0.0; /* -0 is 0 */
+    }
+    if (high->kind != FBY_YAML_SCALAR || !fby_value_real(high->text, &split->high) || split->high <= 0 ||
+        split->high > 1)
+        return refuse_value(with, high, "split.part", expected);
+    if (split->low < split->high) return FBY_OK;
+    return fby_spec_refuse(&with->place, node->line, "split.part",
+                           "the first isn't below the second; expected %s", expected);
+}
+
+static int parse_classes(const parse *with, const fby_yaml_node *node, fby_split *split)
+{
+    char quoted[QUOTED];
+    if (node->kind != FBY_YAML_LIST || !node->count)
+        return node->kind == FBY_YAML_LIST
+                   ? fby_spec_refuse(&with->place, node->line, "split.classes",
+                                     "no classes; expected one at least")
+                   : refuse_value(with, node, "split.classes", "a list of classes, such as [cat, dog]");
+    if (node->count > FBY_SPLIT_CLASSES_MOST)
+        return fby_spec_refuse(&with->place, node->line, "split.classes",
+                               "%u classes; expected at most %d: a file of ids has no such limit",
+                               node->count, FBY_SPLIT_CLASSES_MOST);
+    split->classes = calloc(node->count, sizeof *split->classes);
+    if (!split->classes) return no_memory(with);
+    for (const fby_yaml_node *entry = node->first; entry; entry = entry->next) {
+        if (entry->kind != FBY_YAML_SCALAR || fby_yaml_is_null(entry) || !*entry->text)
+            return refuse_value(with, entry, "split.classes", "a class's name, or its label");
+        for (uint32_t i = 0; i < split->class_count; i++)
+            if (!strcmp(split->classes[i].name, entry->text))
+                return fby_spec_refuse(&with->place, entry->line, "split.classes",
+                                       "%s is given twice, first in line %u; expected it once",
+                                       fby_spec_quote(entry->text, quoted, sizeof quoted),
+                                       split->classes[i].line);
+        char *name = strdup(entry->text);
+        if (!name) return no_memory(with);
+        split->classes[split->class_count++] = (fby_split_class){name, entry->line};
+    }
+    return FBY_OK;
+}
+
+static int parse_split(parse *with, const fby_yaml_node *node)
+{
+    /* In the order of fby_split_kind; the last belongs to part. */
+    static const char *const names[] = {"all", "part", "ids", "classes", "seed"};
+    fby_split *split = &with->spec->split;
+    const fby_yaml_node *seed = NULL;
+    split->line = node->line;
+    if (node->kind == FBY_YAML_SCALAR && !strcmp(node->text, "all")) return FBY_OK;
+    if (node->kind != FBY_YAML_MAP)
+        return refuse_value(with, node, "split",
+                            "all, {part: 0.8, seed: 0}, {ids: path} or {classes: [name, ...]}");
+    for (const fby_yaml_node *entry = node->first; entry; entry = entry->next) {
+        int status;
+        if (!strcmp(entry->key, "seed")) {
+            seed = entry;
+            status = parse_whole(with, entry, "split.seed", 0, UINT64_MAX, &split->seed);
+            if (status) return status;
+            continue;
+        }
+        fby_split_kind kind = FBY_SPLIT_PART;
+        while (kind <= FBY_SPLIT_CLASSES && strcmp(names[kind], entry->key)) kind++;
+        if (kind > FBY_SPLIT_CLASSES)
+            return refuse_name(with, entry->line, "split", "unknown key", entry->key, names + FBY_SPLIT_PART,
+                               4);
+        if (split->kind)
+            return fby_spec_refuse(&with->place, entry->line, "split",
+                                   "%s and %s together; expected one of part, ids and classes",
+                                   names[split->kind], names[kind]);
+        split->kind = kind;
+        status = kind == FBY_SPLIT_PART  ? parse_part(with, entry, split)
+                 : kind == FBY_SPLIT_IDS ? set_path(with, entry, "split.ids", &split->ids_path)
+                                         : parse_classes(with, entry, split);
+        if (status) return status;
+    }
+    if (!split->kind)
+        return fby_spec_refuse(&with->place, node->line, "split",
+                               "none of part, ids and classes; expected one of them");
+    if (seed && split->kind != FBY_SPLIT_PART)
+        return fby_spec_refuse(&with->place, seed->line, "split.seed",
+                               "%s needs no seed; expected it with part only", names[split->kind]);
+    return FBY_OK;
+}
+
+/* What is printed must be a spec again, however many names there are. */
+static int check_printed_size(const parse *with)
+{
+    const fby_split *split = &with->spec->split;
+    if (split->kind != FBY_SPLIT_CLASSES) return FBY_OK;
+    char *text = fby_spec_print(with->spec);
+    if (!text) return no_memory(with);
+    size_t length = strlen(text);
+    free(text);
+    if (length <= FBY_SPEC_BYTES) return FBY_OK;
+    return fby_spec_refuse(
+        &with->place, split->line, "split.classes",
+        "with every default and name written out, the spec has %zu bytes; expected at most %d: a "
+        "file of ids has no such limit",
+        length, FBY_SPEC_BYTES);
 }
 
 static int parse_order(parse *with, const fby_yaml_node *node)
@@ -271,13 +387,13 @@ static int parse_sample_timeout(parse *with, const fby_yaml_node *node)
 
 /* In the order of fby_spec_keys. */
 static key_parser *const parsers[] = {
-    parse_dataset,         parse_order,       parse_seed,          parse_augment_seed, parse_epochs,
-    parse_steps_per_epoch, remember_pipeline, parse_batch,         parse_ranks,        parse_window,
-    parse_on_error,        parse_max_errors,  parse_sample_timeout};
+    parse_dataset, parse_split,           parse_order,       parse_seed,          parse_augment_seed,
+    parse_epochs,  parse_steps_per_epoch, remember_pipeline, parse_batch,         parse_ranks,
+    parse_window,  parse_on_error,        parse_max_errors,  parse_sample_timeout};
 
 static bool is_later(const char *name)
 {
-    static const char *const later[] = {"tar", "split", "echo", "cache", "device"};
+    static const char *const later[] = {"tar", "echo", "cache", "device"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (!strcmp(name, later[i])) return true;
     return false;
@@ -298,7 +414,7 @@ static int add_op(parse *with, const char *name, const fby_yaml_node *value, uin
     }
     fby_op_use *use = &spec->ops[spec->op_count];
     *use = (fby_op_use){.op = op, .params = calloc(1, op->params_bytes ? op->params_bytes : 1), .line = line};
-    if (!use->params) return fby_fail(with->place.error, FBY_ENOMEM, "%s: no memory to parse it", spec->name);
+    if (!use->params) return no_memory(with);
     spec->op_count++;
     return fby_params_parse(op, value, line, key, spec->augment_seed, &with->place, use->params);
 }
@@ -349,8 +465,7 @@ static int parse_pipeline(parse *with)
         return fby_spec_refuse(&with->place, list->line, "pipeline", "%u ops; expected at most %d",
                                list->count, FBY_SPEC_OPS - 1);
     with->spec->ops = calloc(list->count + 1, sizeof *with->spec->ops);
-    if (!with->spec->ops)
-        return fby_fail(with->place.error, FBY_ENOMEM, "%s: no memory to parse it", with->spec->name);
+    if (!with->spec->ops) return no_memory(with);
     for (const fby_yaml_node *entry = list->first; entry; entry = entry->next) {
         int status;
         if (entry->kind == FBY_YAML_SCALAR && !fby_yaml_is_null(entry))
@@ -422,7 +537,8 @@ static int parse_top(parse *with, const fby_yaml_node *root)
                                "missing; expected a folder's path, or {list: path}");
     int status = parse_pipeline(with);
     fby_shape shape;
-    return status ? status : fby_spec_infer(with->spec, &shape, with->place.error);
+    if (!status) status = fby_spec_infer(with->spec, &shape, with->place.error);
+    return status ? status : check_printed_size(with);
 }
 
 int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t length, const char *base,

@@ -38,14 +38,46 @@ static void print_count(const char *key, uint64_t count, const char *none, FILE 
         fprintf(out, "%s: %s\n", key, none);
 }
 
+static void print_split(const fby_split *split, FILE *out)
+{
+    char low[FBY_VALUE_TEXT], high[FBY_VALUE_TEXT];
+    fputs("split: ", out);
+    switch (split->kind) {
+    case FBY_SPLIT_ALL:
+        fputs("all", out);
+        break;
+    case FBY_SPLIT_PART:
+        fby_value_print_real(split->low, low);
+        fby_value_print_real(split->high, high);
+        fprintf(out, "{part: [%s, %s], seed: %" PRIu64 "}", low, high, split->seed);
+        break;
+    case FBY_SPLIT_IDS:
+        fputs("{ids: ", out);
+        print_text(split->ids_path, out);
+        fputc('}', out);
+        break;
+    case FBY_SPLIT_CLASSES:
+        fputs("{classes: [", out);
+        for (uint32_t i = 0; i < split->class_count; i++) {
+            if (i) fputs(", ", out);
+            print_text(split->classes[i].name, out);
+        }
+        fputs("]}", out);
+        break;
+    }
+    fputc('\n', out);
+}
+
 static void print_spec(const fby_spec *spec, FILE *out)
 {
     static const char *const orders[] = {"shared", "strict", "sequential"};
     char text[FBY_VALUE_TEXT];
     fprintf(out, "dataset: {%s: ", spec->dataset_kind == FBY_DATASET_LIST ? "list" : "folder");
     print_text(spec->dataset_path, out);
-    fprintf(out, ", allow_empty: %s}\norder: %s\nseed: %" PRIu64 "\naugment_seed: %" PRIu64 "\n",
-            spec->allow_empty ? "true" : "false", orders[spec->order], spec->seed, spec->augment_seed);
+    fprintf(out, ", allow_empty: %s}\n", spec->allow_empty ? "true" : "false");
+    print_split(&spec->split, out);
+    fprintf(out, "order: %s\nseed: %" PRIu64 "\naugment_seed: %" PRIu64 "\n", orders[spec->order], spec->seed,
+            spec->augment_seed);
     print_count("epochs", spec->epochs, "unlimited", out);
     print_count("steps_per_epoch", spec->steps_per_epoch, "unset", out);
     fputs("pipeline:\n", out);

@@ -24,7 +24,31 @@ typedef struct fby_op_use {
     uint32_t line;
 } fby_op_use;
 
-enum { FBY_SPEC_BYTES = 64 * 1024, FBY_SPEC_OPS = 64 };
+/* Which of the data set's samples a task trains on. What it means for a data set: dataplane/server/split.h.
+ */
+typedef enum fby_split_kind {
+    FBY_SPLIT_ALL,
+    FBY_SPLIT_PART,
+    FBY_SPLIT_IDS,
+    FBY_SPLIT_CLASSES
+} fby_split_kind;
+
+typedef struct fby_split_class {
+    char *name; /* or a label, in digits */
+    uint32_t line;
+} fby_split_class;
+
+typedef struct fby_split {
+    fby_split_kind kind;
+    uint32_t line;
+    double low, high; /* part: 0 <= low < high <= 1 */
+    uint64_t seed;    /* part */
+    char *ids_path;   /* absolute, as dataset_path */
+    fby_split_class *classes;
+    uint32_t class_count;
+} fby_split;
+
+enum { FBY_SPEC_BYTES = 64 * 1024, FBY_SPEC_OPS = 64, FBY_SPLIT_CLASSES_MOST = 2048 };
 
 typedef struct fby_spec {
     char *name; /* file name or "spec", for messages */
@@ -32,6 +56,7 @@ typedef struct fby_spec {
     char *dataset_path; /* absolute: resolved against the base folder */
     bool allow_empty;
     uint32_t dataset_line;
+    fby_split split;
     fby_order order;
     uint64_t seed, augment_seed;
     uint64_t epochs;          /* 0: unlimited */
@@ -47,15 +72,16 @@ typedef struct fby_spec {
     uint64_t sample_timeout_ns;
 } fby_spec;
 
-/* Parses `text` (FBY_SPEC_BYTES at most). `base` (absolute) is what a relative dataset path is relative to.
- */
+/* Parses `text` (FBY_SPEC_BYTES at most). `base` (absolute) is what relative paths are relative to. */
 int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t length, const char *base,
                    fby_error *error);
 /* Reads a file and parses it; base is the folder that the file stands in. */
 int fby_spec_load(fby_spec **out, const char *path, fby_error *error);
 void fby_spec_free(fby_spec **spec);
 
-/* Refuses (FBY_ENOTSUP) what a spec may say but this version doesn't do: several ranks, steps_per_epoch. */
+/* Refuses (FBY_ENOTSUP) what a spec may say but this version doesn't do: several ranks, steps_per_epoch, a
+ * split.
+ */
 int fby_spec_check_served(const fby_spec *spec, fby_error *error);
 
 /* The spec with every default written out, as YAML; malloc'd, NULL without memory. Parsing it again gives an

@@ -41,6 +41,7 @@ Test(spec, defaults)
     cr_assert_eq(spec->dataset_kind, FBY_DATASET_FOLDER);
     cr_assert_str_eq(spec->dataset_path, "/data/photos");
     cr_assert_eq(spec->allow_empty, false);
+    cr_assert_eq(spec->split.kind, FBY_SPLIT_ALL);
     cr_assert_eq(spec->order, FBY_ORDER_SHARED);
     cr_assert_eq(spec->seed, 0);
     cr_assert_eq(spec->augment_seed, 0);
@@ -135,6 +136,11 @@ Test(spec, forms_of_the_same)
          HEAD "pipeline:\n- decode: {}\n- center_crop: {size: [8, 8]}\n"},
         {HEAD "pipeline: [decode, center_crop: 8]",
          HEAD "pipeline:\n- decode:\n- center_crop:\n    size: 8\n- to: {dtype: u8}"},
+        {HEAD PIPELINE, HEAD "split: all\n" PIPELINE},
+        {HEAD "split: {part: 0.8}\n" PIPELINE, HEAD "split:\n  seed: 0\n  part: [-0, 4/5]\n" PIPELINE},
+        {HEAD "split: {ids: a/b}\n" PIPELINE, HEAD "split: {ids: /data/a/b}\n" PIPELINE},
+        {HEAD "split: {classes: [a, 1]}\n" PIPELINE,
+         HEAD "split:\n  classes:\n  - 'a'\n  - \"1\"\n" PIPELINE},
         {HEAD "epochs: unlimited\n" PIPELINE, HEAD "steps_per_epoch: unset\n" PIPELINE},
         {HEAD "sample_timeout: 2s\n" PIPELINE, HEAD "sample_timeout: 2000ms\n" PIPELINE},
         {HEAD "augment_seed: 3\n" PIPELINE, PIPELINE HEAD "augment_seed: 3"},
@@ -152,6 +158,90 @@ Test(spec, forms_of_the_same)
         fby_spec_free(&one);
         fby_spec_free(&other);
     }
+}
+
+Test(spec, splits)
+{
+    fby_spec *spec = parse(HEAD PIPELINE "split: {part: [3/4, 1], seed: 18446744073709551615}\n");
+    cr_assert_eq(spec->split.kind, FBY_SPLIT_PART);
+    cr_assert_eq(spec->split.line, 3);
+    cr_assert_eq(spec->split.low, 0.75);
+    cr_assert_eq(spec->split.high, 1);
+    cr_assert_eq(spec->split.seed, UINT64_MAX);
+    fby_error error = FBY_ERROR_INIT;
+    cr_assert_eq(fby_spec_check_served(spec, &error), FBY_ENOTSUP);
+    cr_assert_str_eq(error.text, "s.yaml:3: split: not in this version; leave it out");
+    fby_spec_free(&spec);
+
+    spec = parse(HEAD PIPELINE "split: {ids: ../ids.txt}\n");
+    cr_assert_eq(spec->split.kind, FBY_SPLIT_IDS);
+    cr_assert_str_eq(spec->split.ids_path, "/data/../ids.txt");
+    fby_spec_free(&spec);
+
+    spec = parse(HEAD PIPELINE "split:\n  classes:\n    - tabby cat\n    - \"null\"\n    - 7\n");
+    cr_assert_eq(spec->split.kind, FBY_SPLIT_CLASSES);
+    cr_assert_eq(spec->split.class_count, 3);
+    cr_assert_str_eq(spec->split.classes[0].name, "tabby cat");
+    cr_assert_str_eq(spec->split.classes[1].name, "null");
+    cr_assert_str_eq(spec->split.classes[2].name, "7");
+    cr_assert_eq(spec->split.classes[2].line, 7);
+    char *text = fby_spec_print(spec);
+    cr_assert_not_null(strstr(text, "\nsplit: {classes: [\"tabby cat\", \"null\", \"7\"]}\n"), "%s", text);
+    free(text);
+    fby_spec_free(&spec);
+}
+
+Test(spec, wrong_splits_are_refused)
+{
+    const char *part = "expected a part above 0 up to 1, such as 0.8, or [low, high], 0 <= low < high <= 1";
+    static const char *const parts[] = {"{part: 0}",           "{part: 1.01}",       "{part: -0.5}",
+                                        "{part: half}",        "{part: }",           "{part: []}",
+                                        "{part: [0.5]}",       "{part: [0, 1, 2]}",  "{part: [0.1, 2]}",
+                                        "{part: [-0.1, 0.5]}", "{part: [x, 0.5]}",   "{part: [[0], 0.5]}",
+                                        "{part: {low: 0}}",    "{part: [0.5, 0.5]}", "{part: [0.8, 0.2]}"};
+    char text[500];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(text, sizeof text, HEAD "split: %s\n" PIPELINE, parts[i]);
+        refused(text, part);
+        refused(text, "s.yaml:2: split.part: ");
+    }
+    refused(HEAD "split: {part: [0.8, 0.2]}\n" PIPELINE,
+            "split.part: the first isn't below the second; expected");
+    refused(HEAD "split:\n  part: [0.8,\n    1.5]\n" PIPELINE, "s.yaml:4: split.part: \"1.5\"; expected");
+    refused(HEAD "split: {part: 0.5, seed: x}\n" PIPELINE,
+            "split.seed: \"x\"; expected a whole number, 0 to 18446744073709551615");
+    refused(HEAD "split:\n" PIPELINE, "s.yaml:2: split: nothing; expected all, {part: 0.8, seed: 0}, {ids: "
+                                      "path} or {classes: [name, ...]}");
+    refused(HEAD "split: 0.8\n" PIPELINE, "split: \"0.8\"; expected all, {part: 0.8");
+    refused(HEAD "split: [a, b]\n" PIPELINE, "split: a list; expected all");
+    refused(HEAD "split: {}\n" PIPELINE, "split: none of part, ids and classes; expected one of them");
+    refused(HEAD "split: {seed: 3}\n" PIPELINE, "split: none of part, ids and classes; expected one of them");
+    refused(HEAD "split: {clases: [a]}\n" PIPELINE, "s.yaml:2: split: unknown key \"clases\"; expected part, "
+                                                    "ids, classes or seed; did you mean classes?");
+    refused(HEAD "split: {all: 1}\n" PIPELINE,
+            "split: unknown key \"all\"; expected part, ids, classes or seed");
+    refused(HEAD "split:\n  part: 0.5\n  ids: a.txt\n" PIPELINE,
+            "s.yaml:4: split: part and ids together; expected one of part, ids and classes");
+    refused(HEAD "split: {ids: a.txt, seed: 1}\n" PIPELINE,
+            "split.seed: ids needs no seed; expected it with part only");
+    refused(HEAD "split: {seed: 1, classes: [a]}\n" PIPELINE, "split.seed: classes needs no seed; expected");
+    refused(HEAD "split: {ids: }\n" PIPELINE, "split.ids: nothing; expected a path");
+    refused(HEAD "split: {ids: [1, 2]}\n" PIPELINE, "split.ids: a list; expected a path");
+    refused(HEAD "split: {classes: []}\n" PIPELINE, "split.classes: no classes; expected one at least");
+    refused(HEAD "split: {classes: cat}\n" PIPELINE,
+            "split.classes: \"cat\"; expected a list of classes, such as [cat, dog]");
+    refused(HEAD "split: {classes: [a, ~, b]}\n" PIPELINE, "expected a class's name, or its label");
+    refused(HEAD "split: {classes: [a, '']}\n" PIPELINE, "split.classes: \"\"; expected a class's name");
+    refused(HEAD "split: {classes: [{a: b}]}\n" PIPELINE, "split.classes: a map; expected a class's name");
+    refused(HEAD "split:\n  classes:\n  - a\n  - b\n  - 'a'\n" PIPELINE,
+            "s.yaml:6: split.classes: \"a\" is given twice, first in line 4; expected it once");
+
+    char *many = malloc(FBY_SPEC_BYTES);
+    strcpy(many, HEAD PIPELINE "split: {classes: [");
+    for (int i = 0; i <= FBY_SPLIT_CLASSES_MOST; i++) sprintf(many + strlen(many), "%d,", i);
+    strcat(many, "]}\n");
+    refused(many, "split.classes: 2049 classes; expected at most 2048: a file of ids has no such limit");
+    free(many);
 }
 
 Test(spec, unknown_names_are_refused_with_the_nearest)
@@ -183,7 +273,6 @@ Test(spec, unknown_names_are_refused_with_the_nearest)
 Test(spec, parts_of_later_versions_say_so)
 {
     const char *texts[] = {"dataset: {tar: a.tar}\n" PIPELINE,
-                           HEAD "split: {part: 0.5}\n" PIPELINE,
                            HEAD "cache: 3\n" PIPELINE,
                            HEAD "device: cuda\n" PIPELINE,
                            HEAD "pipeline: [decode, echo: {factor: 2}, center_crop: 3]\n",

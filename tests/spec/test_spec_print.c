@@ -83,18 +83,48 @@ static void write_op(FILE *out, const fby_op *op)
     fputs("}\n", out);
 }
 
+static const char *const texts[] = {"photos",
+                                    "/a/b c",
+                                    "\"x\\ny\\t\\\"z\\\\\\u0085\\ufeff\\u2028\"",
+                                    "'é 日本 😀'",
+                                    "\"\\x01\\x7f\\ufffe\"",
+                                    "C:\\x",
+                                    "\"# [{*&!|>'%@`\"",
+                                    "'null'",
+                                    "'12'"};
+enum { TEXTS = sizeof texts / sizeof *texts };
+
+static void write_split(FILE *out)
+{
+    double low = between(0, 0.5), high = between(0.501, 1);
+    switch (below(6)) {
+    case 0:
+        fputs("split: all\n", out);
+        break;
+    case 1:
+        fprintf(out, "split: {seed: %" PRIu64 ", part: [%.17g, %.17g]}\n", next_random(), low, high);
+        break;
+    case 2:
+        fprintf(out, "split: {part: %.17g}\n", high);
+        break;
+    case 3:
+        fprintf(out, "split:\n  part: [%u/7, 1]\n", (unsigned)below(7));
+        break;
+    case 4:
+        fprintf(out, "split: {ids: %s}\n", texts[below(TEXTS)]);
+        break;
+    default:
+        fputs("split:\n  classes:\n", out);
+        for (uint64_t first = below(TEXTS), i = 0; i <= below(TEXTS); i++)
+            fprintf(out, "    - %s\n", texts[(first + i) % TEXTS]);
+    }
+}
+
 /* A valid spec, keys at random. */
 static void write_spec(FILE *out)
 {
-    static const char *const paths[] = {"photos",
-                                        "/a/b c",
-                                        "\"x\\ny\\t\\\"z\\\\\\u0085\\ufeff\\u2028\"",
-                                        "'é 日本 😀'",
-                                        "\"\\x01\\x7f\\ufffe\"",
-                                        "C:\\x",
-                                        "\"# [{*&!|>'%@`\""};
-    fprintf(out, "dataset: {%s: %s}\n", below(2) ? "list" : "folder",
-            paths[below(sizeof paths / sizeof *paths)]);
+    fprintf(out, "dataset: {%s: %s}\n", below(2) ? "list" : "folder", texts[below(TEXTS)]);
+    if (below(2)) write_split(out);
     if (below(2))
         fprintf(out, "order: %s\n", (const char *const[]){"shared", "strict", "sequential"}[below(3)]);
     if (below(2))
@@ -119,6 +149,15 @@ static void write_spec(FILE *out)
     if (!normalized && below(2)) write_op(out, fby_op_find("to"));
 }
 
+static bool same_split(const fby_split *a, const fby_split *b)
+{
+    if (a->kind != b->kind || a->class_count != b->class_count) return false;
+    for (uint32_t i = 0; i < a->class_count; i++)
+        if (strcmp(a->classes[i].name, b->classes[i].name)) return false;
+    return a->low == b->low && a->high == b->high && a->seed == b->seed && !a->ids_path == !b->ids_path &&
+           (!a->ids_path || !strcmp(a->ids_path, b->ids_path));
+}
+
 static bool same(const fby_spec *a, const fby_spec *b)
 {
     if (a->op_count != b->op_count) return false;
@@ -127,8 +166,8 @@ static bool same(const fby_spec *a, const fby_spec *b)
             memcmp(a->ops[i].params, b->ops[i].params, a->ops[i].op->params_bytes))
             return false;
     return a->dataset_kind == b->dataset_kind && !strcmp(a->dataset_path, b->dataset_path) &&
-           a->allow_empty == b->allow_empty && a->order == b->order && a->seed == b->seed &&
-           a->augment_seed == b->augment_seed && a->epochs == b->epochs &&
+           a->allow_empty == b->allow_empty && same_split(&a->split, &b->split) && a->order == b->order &&
+           a->seed == b->seed && a->augment_seed == b->augment_seed && a->epochs == b->epochs &&
            a->steps_per_epoch == b->steps_per_epoch && a->batch_size == b->batch_size &&
            a->drop_last == b->drop_last && a->ranks == b->ranks && a->window == b->window &&
            a->on_error == b->on_error && a->max_errors == b->max_errors &&
@@ -185,4 +224,54 @@ Test(spec_print, damaged_texts_do_no_harm)
                   seed + round);
         fby_spec_free(&spec);
     }
+}
+
+/* As many ops as there can be, each with all it can say, beside a list of classes. */
+static char *long_spec(uint32_t classes, uint32_t name_bytes, size_t *length)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, length);
+    fputs("dataset: photos\npipeline:\n- decode\n", out);
+    for (int i = 0; i < 61; i++)
+        fputs("- random_resized_crop: {size: [16383, 16384], scale: [0.12345678901234567, "
+              "0.98765432109876543], "
+              "interpolation: bilinear, augment_seed: 18446744073709551615}\n",
+              out);
+    fputs("- to: {dtype: bf16}\nsplit: {classes: [", out);
+    for (uint32_t i = 0; i < classes; i++) fprintf(out, "%s%0*u", i ? "," : "", (int)name_bytes, i);
+    fputs("]}\n", out);
+    fclose(out);
+    return text;
+}
+
+/* Names come out in quotes, and so longer than they went in: what would be no spec any more is refused. */
+Test(spec_print, long_lists_of_classes)
+{
+    uint32_t taken = 0, refused = 0;
+    for (uint32_t bytes = 4;; bytes++) {
+        size_t length;
+        char *text = long_spec(FBY_SPLIT_CLASSES_MOST, bytes, &length);
+        fby_error error = FBY_ERROR_INIT;
+        fby_spec *one, *other;
+        bool fits = length <= FBY_SPEC_BYTES;
+        int status = fits ? fby_spec_parse(&one, "s", text, length, "/base", &error) : FBY_OK;
+        free(text);
+        if (!fits) break;
+        if (status) {
+            refused++;
+            cr_assert_not_null(
+                strstr(error.text, "split.classes: with every default and name written out, the"), "%s",
+                error.text);
+            continue;
+        }
+        taken++;
+        char *printed = fby_spec_print(one);
+        cr_assert_eq(fby_spec_parse(&other, "other", printed, strlen(printed), "/", &error), FBY_OK, "%s",
+                     error.text);
+        cr_assert(same(one, other));
+        free(printed);
+        fby_spec_free(&one);
+        fby_spec_free(&other);
+    }
+    cr_assert(taken && refused, "%u taken, %u refused", taken, refused);
 }
