@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "dataplane/sampler/sampler.h"
 #include "dataplane/server/split.h"
 #include "tests/io/opening.h"
 #include "tests/support/scale.h"
@@ -196,6 +197,31 @@ Test(split, a_part_is_spread_evenly)
         /* Mean 2,000, standard deviation 38. */
         cr_assert(here > 1800 && here < 2200, "tenth %" PRIu64 " has %" PRIu64, tenth, here);
     }
+    free(words);
+}
+
+/* The sampler takes the bitmap as it is: an epoch has the part's ids, each once. */
+Test(split, the_sampler_serves_a_part)
+{
+    enum { SAMPLES = 1000 };
+    static fby_draw draw;
+    uint64_t count, *words = part_choose(0.3, 0.8, 5, SAMPLES, &count);
+    fby_error error = FBY_ERROR_INIT;
+    fby_sampler *sampler;
+    uint32_t task, drawn = 0;
+    cr_assert_eq(fby_sampler_create(&sampler, SAMPLES, 0, &error), FBY_OK, "%s", error.text);
+    fby_sampler_task what = {.epochs = 1, .batch = 16, .ranks = 1, .window = 3, .subset = words};
+    cr_assert_eq(fby_sampler_join(sampler, &what, &task, &error), FBY_OK, "%s", error.text);
+    while (fby_sampler_draw(sampler, 0, &draw) == 1) {
+        for (uint32_t i = 0; i < draw.count; i++) {
+            cr_assert(has(words, draw.ids[i]), "id %u", draw.ids[i]);
+            words[draw.ids[i] / 64] &= ~(UINT64_C(1) << draw.ids[i] % 64);
+        }
+        drawn += draw.count;
+        fby_sampler_give_back(sampler, task, 0, draw.count);
+    }
+    cr_assert_eq(drawn, count);
+    fby_sampler_destroy(&sampler);
     free(words);
 }
 
