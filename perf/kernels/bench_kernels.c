@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/adjust.h"
 #include "kernels/philox.h"
 #include "kernels/resample.h"
 
@@ -33,11 +34,13 @@ typedef enum kernel {
     ROWS_ONLY,
     BEGIN_ONLY,
     NORMALIZE_ONLY,
+    COLOUR_JITTER,
     KERNELS
 } kernel;
 
 static const char *const kernel_names[KERNELS] = {
-    "resize_normalize_f32_chw", "resize_u8_hwc", "resize_rows_only", "resize_begin_only", "normalize_f32_chw",
+    "resize_normalize_f32_chw", "resize_u8_hwc",     "resize_rows_only",
+    "resize_begin_only",        "normalize_f32_chw", "color_jitter_u8_hwc",
 };
 
 static double now_us(void)
@@ -66,6 +69,21 @@ static crop crop_draw(fby_random *random)
     return (crop){.x = (WIDTH - HEIGHT) / 2, .w = HEIGHT, .h = HEIGHT};
 }
 
+/* What torchvision's ColorJitter(0.4, 0.4, 0.4, 0.1) may draw, on a copy: adjusted again and again, a picture
+ * would be black. */
+static void colours_run(bench *it, fby_tier tier, const crop *at)
+{
+    static const fby_adjustment list[] = {{FBY_ADJUST_HUE, 0.05f},
+                                          {FBY_ADJUST_BRIGHTNESS, 1.2f},
+                                          {FBY_ADJUST_CONTRAST, 0.8f},
+                                          {FBY_ADJUST_SATURATION, 1.3f}};
+    uint8_t *copy = (uint8_t *)it->out;
+    size_t first = (size_t)at->y % (HEIGHT - SIDE) * WIDTH * 3;
+    for (size_t y = 0; y < SIDE; y++)
+        memcpy(copy + y * SIDE * 3, it->picture + first + y * WIDTH * 3, (size_t)SIDE * 3);
+    fby_adjust(list, sizeof list / sizeof *list, tier, copy, (size_t)SIDE * 3, SIDE, SIDE);
+}
+
 static void crop_run(bench *it, fby_tier tier, kernel which, uint32_t i)
 {
     const crop *at = &it->crops[i];
@@ -73,6 +91,11 @@ static void crop_run(bench *it, fby_tier tier, kernel which, uint32_t i)
     float *out = it->out + (size_t)(i % OUTPUTS) * 3 * SIDE * SIDE;
     if (which == NORMALIZE_ONLY) {
         fby_sink_write(&it->normalized, tier, it->picture, WIDTH * 3, SIDE, SIDE, at->flip, false, out);
+        return;
+    }
+
+    if (which == COLOUR_JITTER) {
+        colours_run(it, tier, at);
         return;
     }
 

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "kernels/adjust.h"
 #include "kernels/philox.h"
 #include "kernels/resample.h"
 #include "kernels/resample_kernels.h"
@@ -63,6 +64,13 @@ EXPORT int fby_test_convert(int tier, const uint8_t *rgb, size_t stride, const f
     fby_sink_write(&sink, (fby_tier)tier, rgb, stride, given->in_w, given->in_h, given->flip_horizontal != 0,
                    given->flip_vertical != 0, out);
     return 0;
+}
+
+EXPORT void fby_test_adjust(int tier, int kind, float factor, uint8_t *rgb, size_t stride, uint32_t w,
+                            uint32_t h)
+{
+    fby_adjustment adjustment = {(fby_adjustment_kind)kind, factor};
+    fby_adjust(&adjustment, 1, (fby_tier)tier, rgb, stride, w, h);
 }
 
 EXPORT void fby_test_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])

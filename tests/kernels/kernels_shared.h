@@ -22,6 +22,8 @@ int fby_test_resize(int tier, const uint8_t *rgb, size_t stride, const fby_test_
                     const fby_test_output *output, void *out);
 int fby_test_convert(int tier, const uint8_t *rgb, size_t stride, const fby_test_resize_job *given,
                      const fby_test_output *output, void *out);
+/* One adjustment, in place. */
+void fby_test_adjust(int tier, int kind, float factor, uint8_t *rgb, size_t stride, uint32_t w, uint32_t h);
 void fby_test_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 #endif

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 PIL = pytest.importorskip("PIL")
-from PIL import Image  # noqa: E402
+from PIL import Image, ImageEnhance  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("FOREBAY_BUILD", ROOT / "build" / "release"))
@@ -285,3 +285,63 @@ def test_philox_is_philox(library):
         out = (ctypes.c_uint32 * 4)()
         library.fby_test_philox((ctypes.c_uint32 * 4)(*counter), (ctypes.c_uint32 * 2)(*key), out)
         assert list(out) == philox_in_python(counter, key)
+
+
+def adjust(library, tier, picture, kind, factor):
+    h, w = picture.shape[:2]
+    out = picture.copy()
+    library.fby_test_adjust(tier, KINDS.index(kind), ctypes.c_float(factor), pointer(out), ctypes.c_size_t(w * 3), w, h)
+    return out
+
+
+KINDS = ["brightness", "contrast", "saturation", "hue"]
+ENHANCERS = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contrast, "saturation": ImageEnhance.Color}
+
+
+def hue_shifted(image, factor):
+    """torchvision's adjust_hue on a PIL picture, from its source."""
+    h, s, v = image.convert("HSV").split()
+    levels = numpy.array(h, dtype=numpy.uint8)
+    levels += numpy.int32(factor * 255).astype(numpy.uint8)
+    return Image.merge("HSV", (Image.fromarray(levels), s, v)).convert("RGB")
+
+
+@pytest.fixture(scope="module")
+def all_colours():
+    numbers = numpy.arange(1 << 24, dtype=numpy.uint32)
+    return numpy.stack([numbers >> 16, numbers >> 8 & 255, numbers & 255], axis=1).astype(numpy.uint8).reshape(4096, 4096, 3)
+
+
+@pytest.mark.parametrize("factor", [0.213])
+def test_hue_of_every_colour(library, tier, all_colours, factor):
+    factor = float(numpy.float32(factor))
+    got = adjust(library, tier, all_colours, "hue", factor)
+    assert numpy.array_equal(got, numpy.asarray(hue_shifted(Image.fromarray(all_colours), factor)))
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.7])
+def test_saturation_of_every_colour(library, tier, all_colours, factor):
+    got = adjust(library, tier, all_colours, "saturation", factor)
+    assert numpy.array_equal(got, numpy.asarray(ImageEnhance.Color(Image.fromarray(all_colours)).enhance(factor)))
+
+
+def test_every_hue_shift(library, tier):
+    """Each of the 255 shifts that torchvision can make, on random colours."""
+    rng = numpy.random.default_rng(17)
+    picture = rng.integers(0, 256, (64, 97, 3), dtype=numpy.uint8)
+    for step in range(-127, 128):
+        factor = float(numpy.float32(step / 255))
+        got = adjust(library, tier, picture, "hue", factor)
+        assert numpy.array_equal(got, numpy.asarray(hue_shifted(Image.fromarray(picture), factor))), step
+
+
+@pytest.mark.parametrize("kind", ENHANCERS)
+def test_adjustments_of_random_pictures(library, tier, kind):
+    seed = random.randrange(1 << 30)
+    rng = numpy.random.default_rng(seed)
+    for round in range(200):
+        w, h = (int(side) for side in rng.integers(1, 60, 2))
+        picture = picture_of(rng, w, h) if round % 4 else numpy.full((h, w, 3), rng.integers(0, 256), numpy.uint8)
+        factor = float(numpy.float32(rng.choice([0, 1, rng.uniform(0, 1), rng.uniform(0, 4), 1000])))
+        got = adjust(library, tier, picture, kind, factor)
+        assert numpy.array_equal(got, numpy.asarray(ENHANCERS[kind](Image.fromarray(picture)).enhance(factor))), (seed, round, factor)
