@@ -13,7 +13,8 @@ int fby_pillow_of(int32_t choice);
 /* The longest side that an op's `size` may ask for. */
 #define FBY_SIZE_MOST 16384.0
 
-/* FBY_OK where `shape` is a picture whose geometry may still change, else what stands in the way of `op`. */
+/* FBY_OK where `shape` is a picture whose size and levels may still change, else what stands in the way of
+ * `op`. */
 int fby_geometry_allowed(const char *op, const fby_shape *shape, fby_error *error);
 
 #endif

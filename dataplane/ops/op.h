@@ -32,7 +32,12 @@ typedef enum fby_param_type {
     FBY_PARAM_SHORTER, /* uint32_t[2]: {w, h}, written as [h, w]; or {0, s}, written as s: the shorter side */
     FBY_PARAM_CHOICE,  /* int32_t: index into choices */
     FBY_PARAM_TRIPLE,  /* double[3] */
-    FBY_PARAM_SEED     /* uint64_t; not given: the task's augment_seed */
+    FBY_PARAM_FACTOR,  /* double[2]: [low, high]; or f, for [max(0, 1 - f), 1 + f] */
+    FBY_PARAM_SHIFT,   /* double[2]: [low, high]; or s, for [-s, s] */
+    FBY_PARAM_SIDES,   /* uint32_t[4]: {left, top, right, bottom}, written as s for all of them,
+                          [left and right, top and bottom], or [left, top, right, bottom] */
+    FBY_PARAM_LEVELS, /* uint32_t[3]: {red, green, blue}, 0 to 255, written as v for all of them or as list */
+    FBY_PARAM_SEED    /* uint64_t; not given: the task's augment_seed */
 } fby_param_type;
 
 typedef struct fby_param {
@@ -40,7 +45,7 @@ typedef struct fby_param {
     fby_param_type type;
     size_t offset;              /* in the op's parameter structure */
     const char *fallback;       /* the default as it would be written in a spec; NULL: required */
-    double low, high;           /* INT, REAL, PAIR, TRIPLE, SIZE: inclusive range */
+    double low, high;           /* of numbers and pixels: inclusive range */
     const char *const *choices; /* CHOICE: NULL-terminated */
     const char *about;          /* one line, for the reference page */
 } fby_param;

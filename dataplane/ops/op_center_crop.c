@@ -38,7 +38,10 @@ static fby_reason apply(const void *p, fby_picture *picture, fby_random *random)
     uint32_t w = have_w < want_w ? have_w : want_w, h = have_h < want_h ? have_h : want_h;
     fby_reason reason = fby_picture_crop(picture, offset(have_w, want_w), offset(have_h, want_h), w, h);
     if (reason || (w == want_w && h == want_h)) return reason;
-    return fby_picture_pad(picture, (want_w - w) / 2, (want_h - h) / 2, want_w, want_h);
+    fby_padding black = {.left = (want_w - w) / 2, .top = (want_h - h) / 2};
+    black.right = want_w - w - black.left;
+    black.bottom = want_h - h - black.top;
+    return fby_picture_pad(picture, &black, NULL);
 }
 
 const fby_op fby_op_center_crop = {.name = "center_crop",

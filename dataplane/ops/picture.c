@@ -343,30 +343,191 @@ fby_reason fby_picture_crop(fby_picture *picture, uint32_t x, uint32_t y, uint32
     return FBY_REASON_NONE;
 }
 
-fby_reason fby_picture_pad(fby_picture *picture, uint32_t left, uint32_t top, uint32_t w, uint32_t h)
+/* One direction of padding: `size` pixels of picture, `before` and `after` them more, and around that `more`
+ * at either side. */
+typedef struct axis {
+    int64_t size, before, after, more;
+    fby_border border;
+} axis;
+
+static int64_t axis_size(const axis *along)
 {
-    if (w > FBY_PICTURE_SIDE || h > FBY_PICTURE_SIDE || (uint64_t)w * h > FBY_PICTURE_PIXELS)
-        return FBY_REASON_SHAPE;
-    if (picture->step) {
-        picture->step->pad_left = left;
-        picture->step->pad_top = top;
+    return along->size + along->before + along->after + 2 * along->more;
+}
+
+/* The place in a picture of `size` that `at` shows, which may lie outside; -1: the fill. */
+static int64_t bordered(int64_t at, int64_t size, fby_border border)
+{
+    if (at >= 0 && at < size) return at;
+    if (border == FBY_BORDER_CONSTANT) return -1;
+    if (border == FBY_BORDER_EDGE || size == 1) return at < 0 ? 0 : size - 1;
+    bool symmetric = border == FBY_BORDER_SYMMETRIC;
+    int64_t period = symmetric ? 2 * size : 2 * size - 2, place = at % period;
+    if (place < 0) place += period;
+    return place < size ? place : period - place - symmetric;
+}
+
+/* What each of the `count` places from `first` on of the padded picture shows of the picture: from `low` to
+ * `high`, at least one pixel, and `places` counts from `low`; -1: the fill. */
+static void axis_map(const axis *along, uint32_t first, uint32_t count, int64_t *places, uint32_t *low,
+                     uint32_t *high)
+{
+    int64_t padded = along->size + along->before + along->after, least = along->size, most = -1;
+    for (uint32_t k = 0; k < count; k++) {
+        int64_t at = bordered((int64_t)first + k - along->more, padded, along->border);
+        if (at >= 0) at = bordered(at - along->before, along->size, along->border);
+        places[k] = at;
+        if (at < 0) continue;
+        if (at < least) least = at;
+        if (at > most) most = at;
     }
-    fby_reason reason = fby_picture_settle(picture);
+    *low = most < 0 ? 0 : (uint32_t)least;
+    *high = most < 0 ? 0 : (uint32_t)most;
+    for (uint32_t k = 0; k < count; k++)
+        if (places[k] >= 0) places[k] -= least;
+}
+
+static void pixels_fill(uint8_t *to, size_t count, const uint8_t fill[3])
+{
+    if (fill[0] == fill[1] && fill[1] == fill[2]) {
+        memset(to, fill[0], count * 3);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) memcpy(to + i * 3, fill, 3);
+}
+
+/* One row of a padded picture. Most of it is a run of neighbours. */
+static void row_pad(uint8_t *to, const uint8_t *from, const int64_t *columns, uint32_t w,
+                    const uint8_t fill[3])
+{
+    for (uint32_t x = 0; x < w;) {
+        uint32_t run = 1;
+        if (columns[x] < 0) {
+            while (x + run < w && columns[x + run] < 0) run++;
+            pixels_fill(to + (size_t)x * 3, run, fill);
+        } else {
+            while (x + run < w && columns[x + run] == columns[x] + run) run++;
+            memcpy(to + (size_t)x * 3, from + columns[x] * 3, (size_t)run * 3);
+        }
+        x += run;
+    }
+}
+
+/* A crop that is no op's own. */
+static fby_reason crop_untraced(fby_picture *picture, uint32_t x, uint32_t y, uint32_t w, uint32_t h)
+{
+    fby_trace_step *step = picture->step;
+    picture->step = NULL;
+    fby_reason reason = fby_picture_crop(picture, x, y, w, h);
+    picture->step = step;
+    return reason;
+}
+
+/* The picture becomes what `seen` shows of it padded. `places` has room for the window's columns and rows. */
+static fby_reason pad_window(fby_picture *picture, const axis *across, const axis *down,
+                             const fby_region_of *seen, const uint8_t fill[3], int64_t *places)
+{
+    int64_t *columns = places, *rows = places + seen->w;
+    uint32_t low_x, high_x, low_y, high_y;
+    axis_map(across, seen->x, seen->w, columns, &low_x, &high_x);
+    axis_map(down, seen->y, seen->h, rows, &low_y, &high_y);
+    fby_reason reason = crop_untraced(picture, low_x, low_y, high_x - low_x + 1, high_y - low_y + 1);
+    if (!reason) reason = fby_picture_settle(picture);
     if (!reason) reason = fby_picture_hold(picture, &picture->region);
     if (reason) return reason;
     if (!picture->memory) {
-        become(picture, -1, w, h);
+        become(picture, -1, seen->w, seen->h);
         return FBY_REASON_NONE;
     }
+    int32_t index = buffer_take(picture->memory, seen->w, seen->h);
+    if (index < 0) return FBY_REASON_MEMORY;
+    uint8_t *to = picture->memory->buffers[index].bytes;
+    size_t stride, row_bytes = (size_t)seen->w * 3;
+    const uint8_t *from = region_start(picture, &stride);
+    for (uint32_t y = 0; y < seen->h; y++, to += row_bytes) {
+        if (rows[y] < 0)
+            pixels_fill(to, seen->w, fill);
+        else
+            row_pad(to, from + (size_t)rows[y] * stride, columns, seen->w, fill);
+    }
+    become(picture, index, seen->w, seen->h);
+    return FBY_REASON_NONE;
+}
+
+fby_reason fby_picture_pad(fby_picture *picture, const fby_padding *padding, const fby_region_of *window)
+{
+    axis across = {.size = fby_picture_w(picture),
+                   .before = padding->left,
+                   .after = padding->right,
+                   .more = padding->more_across,
+                   .border = padding->border};
+    axis down = {.size = fby_picture_h(picture),
+                 .before = padding->top,
+                 .after = padding->bottom,
+                 .more = padding->more_down,
+                 .border = padding->border};
+    int64_t all_w = axis_size(&across), all_h = axis_size(&down);
+    if (!window && (all_w > FBY_PICTURE_SIDE || all_h > FBY_PICTURE_SIDE ||
+                    (uint64_t)all_w * (uint64_t)all_h > FBY_PICTURE_PIXELS))
+        return FBY_REASON_SHAPE;
+    fby_region_of seen = {0, 0, (uint32_t)all_w, (uint32_t)all_h};
+    uint32_t left = padding->left + padding->more_across, top = padding->top + padding->more_down;
+    fby_trace_step *step = picture->step;
+    if (step) {
+        step->pad_left = left;
+        step->pad_top = top;
+    }
+    if (window) seen = *window;
+    if (window && step) {
+        step->crop_x = seen.x;
+        step->crop_y = seen.y;
+        step->crop_w = seen.w;
+        step->crop_h = seen.h;
+    }
+
+    bool inside = seen.x >= left && seen.y >= top && seen.x - left + seen.w <= across.size &&
+                  seen.y - top + seen.h <= down.size;
+    if (inside) return crop_untraced(picture, seen.x - left, seen.y - top, seen.w, seen.h);
+    int64_t *places = malloc(((size_t)seen.w + seen.h) * sizeof *places);
+    if (!places) return FBY_REASON_MEMORY;
+    fby_reason reason = pad_window(picture, &across, &down, &seen, padding->fill, places);
+    free(places);
+    return reason;
+}
+
+/* The pending region's pixels in a buffer that nobody else sees. Flips may stay pending. */
+static fby_reason pixels_own(fby_picture *picture)
+{
+    fby_reason reason = picture->resize ? fby_picture_settle(picture) : FBY_REASON_NONE;
+    if (!reason) reason = fby_picture_hold(picture, &picture->region);
+    if (reason || !picture->memory || picture->buffer >= 0) return reason;
+    uint32_t w = picture->region.w, h = picture->region.h;
     int32_t index = buffer_take(picture->memory, w, h);
     if (index < 0) return FBY_REASON_MEMORY;
     uint8_t *to = picture->memory->buffers[index].bytes;
-    memset(to, 0, (size_t)w * h * 3);
     size_t stride;
     const uint8_t *from = region_start(picture, &stride);
-    for (uint32_t y = 0; y < picture->region.h; y++)
-        memcpy(to + ((size_t)(top + y) * w + left) * 3, from + y * stride, (size_t)picture->region.w * 3);
+    for (uint32_t y = 0; y < h; y++) memcpy(to + (size_t)y * w * 3, from + y * stride, (size_t)w * 3);
+    bool flip_horizontal = picture->flip_horizontal, flip_vertical = picture->flip_vertical;
     become(picture, index, w, h);
+    picture->flip_horizontal = flip_horizontal;
+    picture->flip_vertical = flip_vertical;
+    return FBY_REASON_NONE;
+}
+
+fby_reason fby_picture_adjust(fby_picture *picture, const fby_adjustment *list, uint32_t count)
+{
+    if (picture->step) {
+        picture->step->adjustment_count = count;
+        for (uint32_t i = 0; i < count; i++) picture->step->adjustments[i] = list[i];
+    }
+    if (!count) return FBY_REASON_NONE;
+    fby_reason reason = pixels_own(picture);
+    if (reason || !picture->memory) return reason;
+    size_t stride;
+    size_t offset = (size_t)(region_start(picture, &stride) - picture->pixels);
+    uint8_t *own = picture->memory->buffers[picture->buffer].bytes + offset;
+    fby_adjust(list, count, picture->memory->tier, own, stride, picture->region.w, picture->region.h);
     return FBY_REASON_NONE;
 }
 

@@ -1,10 +1,11 @@
 /* The picture that ops act on: lazily, so that work is done once, late, and only where it is needed.
  *
- * An op says what it wants (crop, pad, resize, flip). What commutes exactly is kept pending: a crop is a
- * rectangle until somebody needs pixels, so the decoder reads only that region; a resize waits for the end,
- * where the decoder's rows go through the resampler and the conversion while they are in cache; a flip is a
- * mirrored rectangle or a reversed write. What does not commute exactly (a crop after a resize, a resize
- * after a flip) does the pending work first. Nobody can tell from the pixels.
+ * An op says what it wants (crop, pad, resize, flip, adjust). What commutes exactly is kept pending: a crop
+ * is a rectangle until somebody needs pixels, so the decoder reads only that region; a resize waits for the
+ * end, where the decoder's rows go through the resampler and the conversion while they are in cache; a flip
+ * is a mirrored rectangle or a reversed write. What does not commute exactly (a crop after a resize, a resize
+ * after a flip) does the pending work first. Padding and colours need pixels: of the pending region only.
+ * Nobody can tell from the pixels.
  *
  * A fby_picture is a value: copying it forks it; the copy borrows the original's pixels, which must live
  * longer. A picture and its memory belong to one thread. */
@@ -17,21 +18,41 @@
 
 #include "codec/decode.h"
 #include "dataplane/ops/op.h"
+#include "kernels/adjust.h"
 #include "kernels/resample.h"
 
 /* Limits of what an op may make; a sample that would pass them is bad, reason FBY_REASON_SHAPE. */
 enum { FBY_PICTURE_SIDE = 65535 };
 #define FBY_PICTURE_PIXELS (UINT64_C(16384) * 16384)
 
-/* What an op did to a picture's geometry, for tools that do the same with another library. */
+enum { FBY_TRACE_ADJUSTMENTS = 4 };
+
+/* What an op did to a picture, for tools that do the same with another library. */
 typedef struct fby_trace_step {
-    const char *op; /* borrowed from the table of ops */
-    uint32_t crop_x, crop_y, crop_w,
-        crop_h;                 /* of the picture as it came; crop_w is 0 where nothing was cropped */
-    uint32_t pad_left, pad_top; /* black added around it; right and bottom follow from out */
+    const char *op;                          /* borrowed from the table of ops */
+    uint32_t crop_x, crop_y, crop_w, crop_h; /* of the picture as it came, random_crop: of the padded one;
+                                                crop_w is 0 where nothing was cropped */
+    uint32_t pad_left, pad_top; /* added around it; right and bottom follow from out, and from crop */
     uint32_t out_w, out_h;      /* of the picture as it left */
     uint32_t flip_horizontal, flip_vertical; /* 0 or 1 */
+    uint32_t adjustment_count;
+    fby_adjustment adjustments[FBY_TRACE_ADJUSTMENTS]; /* in this order */
 } fby_trace_step;
+
+/* How a picture goes on outside its sides. */
+typedef enum fby_border {
+    FBY_BORDER_CONSTANT,
+    FBY_BORDER_EDGE,     /* its outermost pixels repeated */
+    FBY_BORDER_REFLECT,  /* mirrored at its outermost pixels: 2 1 | 0 1 2 | 1 0 */
+    FBY_BORDER_SYMMETRIC /* mirrored at its sides: 1 0 | 0 1 2 | 2 1 */
+} fby_border;
+
+/* What is put around a picture: pixels at its sides; around the result, more at both sides of each. */
+typedef struct fby_padding {
+    uint32_t left, top, right, bottom, more_across, more_down;
+    fby_border border;
+    uint8_t fill[3]; /* of FBY_BORDER_CONSTANT */
+} fby_padding;
 
 /* One thread's decoder, resampler and buffers. */
 typedef struct fby_picture_memory fby_picture_memory;
@@ -91,8 +112,11 @@ uint32_t fby_picture_h(const fby_picture *picture);
  * picture's current coordinates and must fit. */
 fby_reason fby_picture_open(fby_picture *picture, const fby_decode_options *options);
 fby_reason fby_picture_crop(fby_picture *picture, uint32_t x, uint32_t y, uint32_t w, uint32_t h);
-/* Puts the picture on a black one of w x h at (left, top). */
-fby_reason fby_picture_pad(fby_picture *picture, uint32_t left, uint32_t top, uint32_t w, uint32_t h);
+/* Pads the picture and cuts `window` out of the result; NULL: all of it. What the window doesn't show is not
+ * decoded. */
+fby_reason fby_picture_pad(fby_picture *picture, const fby_padding *padding, const fby_region_of *window);
+/* Adjusts colours, FBY_TRACE_ADJUSTMENTS at most. */
+fby_reason fby_picture_adjust(fby_picture *picture, const fby_adjustment *list, uint32_t count);
 fby_reason fby_picture_resize(fby_picture *picture, uint32_t w, uint32_t h, fby_filter filter, int pillow);
 void fby_picture_flip(fby_picture *picture, bool horizontal, bool vertical);
 

@@ -32,7 +32,7 @@ static void range_text(const fby_param *param, char *text, size_t room)
 static int parse_reals(const context *with, const fby_param *param, const fby_yaml_node *node,
                        const char *key)
 {
-    uint32_t count = param->type == FBY_PARAM_REAL ? 1 : param->type == FBY_PARAM_PAIR ? 2 : 3;
+    uint32_t count = param->type == FBY_PARAM_REAL ? 1 : param->type == FBY_PARAM_TRIPLE ? 3 : 2;
     char quoted[QUOTED], range[2 * FBY_VALUE_TEXT + 8];
     range_text(param, range, sizeof range);
     const char *expected = count == 1 ? "a number" : count == 2 ? "[low, high]" : "[red, green, blue]";
@@ -58,6 +58,65 @@ static int parse_reals(const context *with, const fby_param *param, const fby_ya
     if (count == 2 && out[0] > out[1])
         return fby_spec_refuse(with->place, node->line, key,
                                "the first is above the second; expected [low, high]");
+    return FBY_OK;
+}
+
+/* f or s for a range around 1 or 0; or [low, high]. */
+static int parse_around(const context *with, const fby_param *param, const fby_yaml_node *node,
+                        const char *key)
+{
+    if (node->kind == FBY_YAML_LIST) return parse_reals(with, param, node, key);
+    char quoted[QUOTED], range[2 * FBY_VALUE_TEXT + 8], most[FBY_VALUE_TEXT];
+    double *out = field(with, param), value;
+    if (node->kind != FBY_YAML_SCALAR || !fby_value_real(node->text, &value) || value < 0 ||
+        value > param->high) {
+        range_text(param, range, sizeof range);
+        fby_value_print_real(param->high, most);
+        return fby_spec_refuse(with->place, node->line, key,
+                               "%s; expected a number, 0 to %s, or [low, high], each %s",
+                               fby_yaml_describe(node, quoted, sizeof quoted), most, range);
+    }
+    bool factor = param->type == FBY_PARAM_FACTOR;
+    out[0] = factor ? (value < 1 ? 1 - value : 0) : 0 - value;
+    out[1] = factor ? 1 + value : value;
+    /* What is printed must be in range again. */
+    if (out[1] > param->high) out[1] = param->high;
+    return FBY_OK;
+}
+
+/* One of several whole numbers. */
+static int parse_count(const context *with, const fby_param *param, const fby_yaml_node *node,
+                       const char *key, const char *expected, uint32_t *out)
+{
+    char quoted[QUOTED], range[2 * FBY_VALUE_TEXT + 8];
+    uint64_t value;
+    range_text(param, range, sizeof range);
+    if (node->kind != FBY_YAML_SCALAR || !fby_value_unsigned(node->text, &value) ||
+        (double)value < param->low || (double)value > param->high)
+        return fby_spec_refuse(with->place, node->line, key, "%s; expected %s, %s",
+                               fby_yaml_describe(node, quoted, sizeof quoted), expected, range);
+    *out = (uint32_t)value;
+    return FBY_OK;
+}
+
+/* One for all, all of them, or half of them, repeated where that is allowed. */
+static int parse_counts(const context *with, const fby_param *param, const fby_yaml_node *node,
+                        const char *key)
+{
+    bool sides = param->type == FBY_PARAM_SIDES;
+    uint32_t wanted = sides ? 4 : 3;
+    const char *expected = sides ? "whole pixels: one number for all sides, [left and right, top and bottom] "
+                                   "or [left, top, right, bottom]"
+                                 : "a level, or [red, green, blue]";
+    uint32_t *out = field(with, param), given = node->kind == FBY_YAML_LIST ? node->count : 1;
+    if (given != 1 && given != wanted && !(sides && given == 2))
+        return fby_spec_refuse(with->place, node->line, key, "%u values; expected %s", given, expected);
+    const fby_yaml_node *entry = node->kind == FBY_YAML_LIST ? node->first : node;
+    for (uint32_t i = 0; i < given; i++, entry = entry->next) {
+        int status = parse_count(with, param, entry, key, expected, &out[i]);
+        if (status) return status;
+    }
+    for (uint32_t i = given; i < wanted; i++) out[i] = out[i - given];
     return FBY_OK;
 }
 
@@ -142,6 +201,12 @@ static int parse_param(const context *with, const fby_param *param, const fby_ya
     case FBY_PARAM_PAIR:
     case FBY_PARAM_TRIPLE:
         return parse_reals(with, param, node, key);
+    case FBY_PARAM_FACTOR:
+    case FBY_PARAM_SHIFT:
+        return parse_around(with, param, node, key);
+    case FBY_PARAM_SIDES:
+    case FBY_PARAM_LEVELS:
+        return parse_counts(with, param, node, key);
     case FBY_PARAM_SIZE:
     case FBY_PARAM_SHORTER:
         return parse_size(with, param, node, key);
@@ -277,6 +342,18 @@ static void print_reals(const double *values, uint32_t count, FILE *out)
     }
 }
 
+static void print_counts(const uint32_t *values, uint32_t count, FILE *out)
+{
+    bool equal = true;
+    for (uint32_t i = 1; i < count; i++) equal = equal && values[i] == values[0];
+    if (equal) {
+        fprintf(out, "%u", values[0]);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) fprintf(out, "%s%u", i ? ", " : "[", values[i]);
+    fputc(']', out);
+}
+
 static void print_param(const fby_param *param, const void *value, FILE *out)
 {
     const uint32_t *size = value;
@@ -291,9 +368,11 @@ static void print_param(const fby_param *param, const void *value, FILE *out)
         print_reals(value, 1, out);
         break;
     case FBY_PARAM_PAIR:
+    case FBY_PARAM_FACTOR:
+    case FBY_PARAM_SHIFT:
     case FBY_PARAM_TRIPLE:
         fputc('[', out);
-        print_reals(value, param->type == FBY_PARAM_PAIR ? 2 : 3, out);
+        print_reals(value, param->type == FBY_PARAM_TRIPLE ? 3 : 2, out);
         fputc(']', out);
         break;
     case FBY_PARAM_SIZE:
@@ -302,6 +381,12 @@ static void print_param(const fby_param *param, const void *value, FILE *out)
             fprintf(out, "%u", size[1]);
         else
             fprintf(out, "[%u, %u]", size[1], size[0]);
+        break;
+    case FBY_PARAM_SIDES:
+        print_counts(value, 4, out);
+        break;
+    case FBY_PARAM_LEVELS:
+        print_counts(value, 3, out);
         break;
     case FBY_PARAM_CHOICE:
         fputs(param->choices[*(const int32_t *)value], out);

@@ -35,6 +35,8 @@ static PyObject *param_value(const fby_param *param, const void *params)
     case FBY_PARAM_REAL:
         return PyFloat_FromDouble(reals[0]);
     case FBY_PARAM_PAIR:
+    case FBY_PARAM_FACTOR:
+    case FBY_PARAM_SHIFT:
         return Py_BuildValue("[dd]", reals[0], reals[1]);
     case FBY_PARAM_TRIPLE:
         return Py_BuildValue("[ddd]", reals[0], reals[1], reals[2]);
@@ -47,6 +49,10 @@ static PyObject *param_value(const fby_param *param, const void *params)
         return Py_BuildValue("[II]", size[1], size[0]);
     case FBY_PARAM_SIZE:
         return Py_BuildValue("[II]", size[1], size[0]);
+    case FBY_PARAM_SIDES:
+        return Py_BuildValue("[IIII]", size[0], size[1], size[2], size[3]);
+    case FBY_PARAM_LEVELS:
+        return Py_BuildValue("[III]", size[0], size[1], size[2]);
     }
     PyErr_Format(PyExc_SystemError, "parameter %s has an unknown type", param->name);
     return NULL;
@@ -246,6 +252,22 @@ static PyObject *plan_path(PyObject *object, PyObject *argument)
     return PyBytes_FromFormat("%s/%s", fby_dataset_root(self->dataset), path);
 }
 
+/* [(kind, factor)] in the order in which they were applied. */
+static PyObject *adjustments_of(const fby_trace_step *step)
+{
+    static const char *const kinds[] = {[FBY_ADJUST_BRIGHTNESS] = "brightness",
+                                        [FBY_ADJUST_CONTRAST] = "contrast",
+                                        [FBY_ADJUST_SATURATION] = "saturation",
+                                        [FBY_ADJUST_HUE] = "hue"};
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list && i < step->adjustment_count; i++) {
+        const fby_adjustment *adjustment = &step->adjustments[i];
+        if (append(list, Py_BuildValue("(sd)", kinds[adjustment->kind], (double)adjustment->factor)))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyObject *plan_trace(PyObject *object, PyObject *arguments)
 {
     const plan *self = (const plan *)object;
@@ -266,10 +288,10 @@ static PyObject *plan_trace(PyObject *object, PyObject *arguments)
         } else {
             Py_INCREF(crop);
         }
-        if (append(list, Py_BuildValue("{s:s,s:N,s:(II),s:(II),s:I,s:I}", "op", step->op, "crop", crop, "pad",
-                                       step->pad_left, step->pad_top, "out", step->out_w, step->out_h,
+        if (append(list, Py_BuildValue("{s:s,s:N,s:(II),s:(II),s:I,s:I,s:N}", "op", step->op, "crop", crop,
+                                       "pad", step->pad_left, step->pad_top, "out", step->out_w, step->out_h,
                                        "flip_horizontal", step->flip_horizontal, "flip_vertical",
-                                       step->flip_vertical))) {
+                                       step->flip_vertical, "adjustments", adjustments_of(step)))) {
             Py_CLEAR(list);
         }
     }
@@ -319,7 +341,7 @@ static PyMethodDef plan_methods[] = {
     {"count", plan_count, METH_NOARGS, "Samples of the data set."},
     {"path", plan_path, METH_O, "path(id): where a sample's file is, as bytes."},
     {"trace", plan_trace, METH_VARARGS,
-     "trace(id, turn, repeat, w, h): what each op does to the geometry of a picture of this size."},
+     "trace(id, turn, repeat, w, h): what each op does to a picture of this size."},
     {"run", plan_run, METH_VARARGS, "run(bytes, id, turn, repeat): the finished sample, as bytes."},
     {NULL},
 };

@@ -1,7 +1,7 @@
 """Compares a pipeline with Pillow: python -m forebay.parity SPEC [--samples N]
 
-Every picture goes through the pipeline twice: here, and by Pillow (decode, crop, resize, flip) and numpy (arithmetic in
-float32), with the geometry that the random ops drew. Each op is a row: the pictures after it, as far as the pipeline has come. The last row is
+Every picture goes through the pipeline twice: here, and by Pillow (decode, crop, pad, resize, flip, colours) and numpy (arithmetic in
+float32, mirrored padding), with what the random ops drew. Each op is a row: the pictures after it, as far as the pipeline has come. The last row is
 what a training job gets: batches from a server of its own.
 
 Exit status: 0 where every row is within its tolerance, 1 where one is not, 2 where nothing could be compared.
@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import PIL
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageEnhance, ImageFile, ImageOps
 
 from forebay import _forebay_plan
 from forebay.errors import Error
@@ -113,14 +113,64 @@ def _random_resized_crop(image: Image.Image, params: Params, step: Step) -> Imag
     return _resized(image.crop((x, y, x + w, y + h)), _sides(params["size"]), params)
 
 
+def _padded(image: Image.Image, sides: Sequence[int], params: Params) -> Image.Image:
+    left, top, right, bottom = sides
+    if params["padding_mode"] == "constant":
+        return ImageOps.expand(image, border=(left, top, right, bottom), fill=tuple(params["fill"]))
+    # As torchvision does it.
+    return Image.fromarray(np.pad(np.asarray(image), ((top, bottom), (left, right), (0, 0)), mode=params["padding_mode"]))
+
+
+def _pad(image: Image.Image, params: Params, step: Step) -> Image.Image:
+    return _padded(image, params["padding"], params)
+
+
+def _random_crop(image: Image.Image, params: Params, step: Step) -> Image.Image:
+    w, h = _sides(params["size"])
+    image = _padded(image, params["padding"], params)
+    if params["pad_if_needed"]:
+        across, down = max(0, w - image.width), max(0, h - image.height)
+        image = _padded(image, (across, down, across, down), params)
+    x, y = step["crop"][:2]
+    if x + w > image.width or y + h > image.height:
+        raise ValueError(f"the crop {step['crop']} lies outside a picture of {image.width} x {image.height}")
+    return image.crop((x, y, x + w, y + h))
+
+
+def _grayscale(image: Image.Image, params: Params, step: Step) -> Image.Image:
+    return image.convert("L").convert("RGB")
+
+
+_ENHANCERS = {
+    "brightness": ImageEnhance.Brightness,
+    "contrast": ImageEnhance.Contrast,
+    "saturation": ImageEnhance.Color,
+}
+
+
+def _color_jitter(image: Image.Image, params: Params, step: Step) -> Image.Image:
+    for kind, factor in step["adjustments"]:
+        if kind == "hue":
+            hue, saturation, value = image.convert("HSV").split()
+            turned = np.asarray(hue) + np.int32(factor * 255).astype(np.uint8)
+            image = Image.merge("HSV", (Image.fromarray(turned), saturation, value)).convert("RGB")
+        else:
+            image = _ENHANCERS[kind](image).enhance(factor)
+    return image
+
+
 def _flip(key: str, how: Image.Transpose) -> Callable[[Image.Image, Params, Step], Image.Image]:
     return lambda image, params, step: image.transpose(how) if step[key] else image
 
 
-_GEOMETRY: Dict[str, Callable[[Image.Image, Params, Step], Image.Image]] = {
+_PICTURE_OPS: Dict[str, Callable[[Image.Image, Params, Step], Image.Image]] = {
     "resize": _resize,
     "center_crop": _center_crop,
     "random_resized_crop": _random_resized_crop,
+    "random_crop": _random_crop,
+    "pad": _pad,
+    "grayscale": _grayscale,
+    "color_jitter": _color_jitter,
     "random_horizontal_flip": _flip("flip_horizontal", Image.Transpose.FLIP_LEFT_RIGHT),
     "random_vertical_flip": _flip("flip_vertical", Image.Transpose.FLIP_TOP_BOTTOM),
 }
@@ -315,8 +365,8 @@ class Comparison:
             if name == "decode":
                 image = _decode(path, params)
                 steps = self._plan.trace(sample, 0, 0, image.width, image.height)
-            elif name in _GEOMETRY:
-                image = _GEOMETRY[name](image, params, steps[place])
+            elif name in _PICTURE_OPS:
+                image = _PICTURE_OPS[name](image, params, steps[place])
             elif name not in ("normalize", "to"):
                 self.rows[place].note = "Pillow has no such op"
                 return

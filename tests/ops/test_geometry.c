@@ -155,3 +155,70 @@ Test(geometry, pending_crops_and_flips_compose)
         cr_assert_eq(picture.region.w, count);
     }
 }
+
+static fby_reason apply_random_crop(uint32_t size, const uint32_t padding[4], bool pad_if_needed,
+                                    int32_t mode, uint64_t id, fby_picture *picture, fby_trace_step *step)
+{
+    const fby_op *op = fby_op_find("random_crop");
+    _Alignas(16) char params[256] = {0};
+    uint32_t both[2] = {size, size};
+    fby_random random;
+    set(op, params, "size", both, sizeof both);
+    set(op, params, "padding", padding, 4 * sizeof *padding);
+    set(op, params, "pad_if_needed", &pad_if_needed, sizeof pad_if_needed);
+    set(op, params, "padding_mode", &mode, sizeof mode);
+    fby_random_start(&random, 3, 0, 0, id, 0);
+    *step = (fby_trace_step){0};
+    picture->step = step;
+    return op->apply(params, picture, &random);
+}
+
+/* Without padding it is a region for the decoder; with padding, what is seen of the picture is. */
+Test(geometry, random_crop_decodes_what_it_shows)
+{
+    static const uint32_t none[4] = {0}, some[4] = {5, 6, 7, 8};
+    uint32_t insides = 0;
+    for (uint64_t id = 0; id < 500; id++) {
+        fby_picture picture;
+        fby_trace_step step;
+        fby_picture_start_trace(&picture, 50, 40);
+        cr_assert_eq(apply_random_crop(20, none, false, 0, id, &picture, &step), FBY_REASON_NONE);
+        cr_assert_not(picture.decoded);
+        cr_assert(picture.region.x == step.crop_x && picture.region.y == step.crop_y);
+        cr_assert(picture.region.w == 20 && picture.region.h == 20);
+
+        fby_picture_start_trace(&picture, 50, 40);
+        cr_assert_eq(apply_random_crop(20, some, false, 0, id, &picture, &step), FBY_REASON_NONE);
+        cr_assert(fby_picture_w(&picture) == 20 && fby_picture_h(&picture) == 20);
+        cr_assert(step.pad_left == 5 && step.pad_top == 6);
+        int left = (int)step.crop_x - 5, top = (int)step.crop_y - 6;
+        uint32_t x = left < 0 ? 0 : (uint32_t)left, right = left + 20 > 50 ? 50 : (uint32_t)(left + 20);
+        uint32_t y = top < 0 ? 0 : (uint32_t)top, bottom = top + 20 > 40 ? 40 : (uint32_t)(top + 20);
+        bool inside = right - x == 20 && bottom - y == 20;
+        insides += inside;
+        cr_assert_eq(picture.decoded, !inside);
+        const fby_region_of *seen = inside ? &picture.region : &picture.wanted;
+        cr_assert(seen->x == x && seen->y == y && seen->x + seen->w == right && seen->y + seen->h == bottom,
+                  "%u %u %u %u of a crop at %d %d", seen->x, seen->y, seen->w, seen->h, left, top);
+    }
+    cr_assert(insides > 50 && insides < 450);
+}
+
+Test(geometry, random_crop_of_what_is_too_small)
+{
+    static const uint32_t none[4] = {0}, one[4] = {1, 1, 1, 1};
+    fby_picture picture;
+    fby_trace_step step;
+    fby_picture_start_trace(&picture, 19, 40);
+    cr_assert_eq(apply_random_crop(20, none, false, 0, 0, &picture, &step), FBY_REASON_SHAPE);
+    fby_picture_start_trace(&picture, 19, 40);
+    cr_assert_eq(apply_random_crop(20, one, false, 0, 0, &picture, &step), FBY_REASON_NONE);
+    for (uint64_t id = 0; id < 100; id++) {
+        fby_picture_start_trace(&picture, 15, 40);
+        cr_assert_eq(apply_random_crop(20, one, true, 2, id, &picture, &step), FBY_REASON_NONE);
+        cr_assert_eq(step.pad_left, 4, "the padding and what is lacking, 20 - 17");
+        cr_assert_eq(step.pad_top, 1);
+        cr_assert_leq(step.crop_x, 3, "17 + 2 x 3 - 20");
+        cr_assert_leq(step.crop_y, 22);
+    }
+}

@@ -25,7 +25,7 @@ static void step(fby_picture *picture, uint64_t *state, bool eager)
 {
     uint32_t w = fby_picture_w(picture), h = fby_picture_h(picture);
     fby_reason reason = FBY_REASON_NONE;
-    uint64_t kind = test_random(state) % 8;
+    uint64_t kind = test_random(state) % 9;
     uint64_t a = test_random(state), b = test_random(state), c = test_random(state), d = test_random(state);
     if (kind < 3) {
         uint32_t crop_w = (uint32_t)(a % w) + 1, crop_h = (uint32_t)(b % h) + 1;
@@ -36,10 +36,25 @@ static void step(fby_picture *picture, uint64_t *state, bool eager)
                                     (fby_filter)(c % 5), d & 1 ? 13 : 12);
     } else if (kind < 7) {
         fby_picture_flip(picture, a & 1, b & 1);
+    } else if (kind < 8) {
+        fby_padding padding = {.left = (uint32_t)(a % 9),
+                               .top = (uint32_t)(a >> 8) % 30,
+                               .right = (uint32_t)(a >> 16) % 9,
+                               .bottom = (uint32_t)(a >> 24) % 30,
+                               .more_across = (uint32_t)(a >> 32) % 3,
+                               .more_down = (uint32_t)(a >> 40) % 3,
+                               .border = (fby_border)(b % 4),
+                               .fill = {3, (uint8_t)c, 3}};
+        uint32_t all_w = w + padding.left + padding.right + 2 * padding.more_across;
+        uint32_t all_h = h + padding.top + padding.bottom + 2 * padding.more_down;
+        fby_region_of window = {.w = (uint32_t)(c >> 8) % all_w + 1, .h = (uint32_t)(c >> 32) % all_h + 1};
+        window.x = (uint32_t)(d >> 8) % (all_w - window.w + 1);
+        window.y = (uint32_t)(d >> 32) % (all_h - window.h + 1);
+        reason = fby_picture_pad(picture, &padding, d & 1 ? &window : NULL);
     } else {
-        uint32_t more_w = (uint32_t)(a % 20), more_h = (uint32_t)(b % 20);
-        reason = fby_picture_pad(picture, (uint32_t)(c % (more_w + 1)), (uint32_t)(d % (more_h + 1)),
-                                 w + more_w, h + more_h);
+        fby_adjustment list[] = {{(fby_adjustment_kind)(a % 4), (float)(b % 1000) / 2000},
+                                 {(fby_adjustment_kind)(c % 4), (float)(d % 1000) / 2000}};
+        reason = fby_picture_adjust(picture, list, a >> 32 & 1 ? 1 : 2);
     }
     if (!reason && eager) reason = fby_picture_settle(picture);
     if (!reason && eager) reason = fby_picture_hold(picture, &picture->region);

@@ -4,6 +4,8 @@
 
 #include "dataplane/plan/plan.h"
 
+enum { TRACE_VALUES = 11 + 2 * FBY_TRACE_ADJUSTMENTS };
+
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct pipeline {
@@ -17,7 +19,8 @@ EXPORT void pipeline_info(const pipeline *handle, uint32_t branch, uint64_t info
 EXPORT int pipeline_run(pipeline *handle, const uint8_t *bytes, size_t length, uint64_t id, uint64_t turn,
                         uint32_t repeat, uint64_t branches, void *const *out, char *message);
 EXPORT int pipeline_trace(const pipeline *handle, uint32_t branch, uint64_t id, uint64_t turn,
-                          uint32_t repeat, uint32_t w, uint32_t h, uint32_t steps[FBY_SPEC_OPS][10]);
+                          uint32_t repeat, uint32_t w, uint32_t h,
+                          uint32_t steps[FBY_SPEC_OPS][TRACE_VALUES]);
 EXPORT const char *pipeline_reason(int reason);
 
 void pipeline_close(pipeline **handle)
@@ -80,18 +83,24 @@ int pipeline_run(pipeline *handle, const uint8_t *bytes, size_t length, uint64_t
     return (int)reason;
 }
 
-/* How many steps; each is crop x, y, w, h, pad left, top, out w, h, flips. */
+/* How many steps; each is crop x, y, w, h, pad left, top, out w, h, flips, how many adjustments, and for each
+ * its kind and its factor's bits. */
 int pipeline_trace(const pipeline *handle, uint32_t branch, uint64_t id, uint64_t turn, uint32_t repeat,
-                   uint32_t w, uint32_t h, uint32_t steps[FBY_SPEC_OPS][10])
+                   uint32_t w, uint32_t h, uint32_t steps[FBY_SPEC_OPS][TRACE_VALUES])
 {
     fby_trace trace;
     int status = fby_plan_trace(handle->plan, branch, id, turn, repeat, w, h, &trace);
     if (status) return status;
     for (uint32_t i = 0; i < trace.count; i++) {
         const fby_trace_step *step = &trace.steps[i];
-        uint32_t values[10] = {step->crop_x,          step->crop_y,       step->crop_w, step->crop_h,
-                               step->pad_left,        step->pad_top,      step->out_w,  step->out_h,
-                               step->flip_horizontal, step->flip_vertical};
+        uint32_t values[TRACE_VALUES] = {step->crop_x,        step->crop_y,          step->crop_w,
+                                         step->crop_h,        step->pad_left,        step->pad_top,
+                                         step->out_w,         step->out_h,           step->flip_horizontal,
+                                         step->flip_vertical, step->adjustment_count};
+        for (uint32_t k = 0; k < step->adjustment_count; k++) {
+            values[11 + 2 * k] = (uint32_t)step->adjustments[k].kind;
+            memcpy(&values[12 + 2 * k], &step->adjustments[k].factor, sizeof(float));
+        }
         memcpy(steps[i], values, sizeof values);
     }
     return (int)trace.count;

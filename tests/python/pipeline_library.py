@@ -5,9 +5,10 @@ import io
 import json
 import os
 import pathlib
+import struct
 
 import numpy
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageOps
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("FOREBAY_BUILD", ROOT / "build" / "release"))
@@ -29,11 +30,19 @@ class BadSample(Exception):
     pass
 
 
+KINDS = ["brightness", "contrast", "saturation", "hue"]
+MOST_ADJUSTMENTS = 4
+TRACE_VALUES = 11 + 2 * MOST_ADJUSTMENTS
+
+
 class Step:
-    """What one op did to the geometry."""
+    """What one op did."""
 
     def __init__(self, values):
-        self.crop_x, self.crop_y, self.crop_w, self.crop_h, self.left, self.top, self.w, self.h, self.mirror, self.upend = values
+        (self.crop_x, self.crop_y, self.crop_w, self.crop_h, self.left, self.top, self.w, self.h, self.mirror, self.upend,
+         adjustments) = values[:11]
+        pairs = [values[at:at + 2] for at in range(11, 11 + 2 * adjustments, 2)]
+        self.adjustments = [(KINDS[kind], struct.unpack("f", struct.pack("I", bits))[0]) for kind, bits in pairs]
 
 
 class Pipelines:
@@ -79,11 +88,11 @@ class Pipelines:
         return arrays
 
     def trace(self, w, h, branch=0, id=0, turn=0, repeat=0):
-        steps = (ctypes.c_uint32 * 10 * MOST_OPS)()
+        steps = (ctypes.c_uint32 * TRACE_VALUES * MOST_OPS)()
         count = self.library.pipeline_trace(
             self.handle, branch, ctypes.c_uint64(id), ctypes.c_uint64(turn), repeat, w, h, steps)
         assert count > 0
-        return [Step(steps[i]) for i in range(count)]
+        return [Step(list(steps[i])) for i in range(count)]
 
 
 def name_and_parameters(entry):
@@ -93,7 +102,8 @@ def name_and_parameters(entry):
     (name, value), = entry.items()
     if isinstance(value, dict):
         return name, value
-    return name, IMAGENET if value == "imagenet" else {"p": value} if name.endswith("flip") else {"size": value}
+    lone = "p" if name.endswith("flip") else "padding" if name == "pad" else "size"
+    return name, IMAGENET if value == "imagenet" else {lone: value}
 
 
 def bfloat16(values):
@@ -103,7 +113,7 @@ def bfloat16(values):
 
 
 def by_pillow(data, pipeline, steps):
-    """The pipeline done with Pillow and numpy: torchvision's rules, the drawn rectangles and flips from `steps`."""
+    """The pipeline done with Pillow and numpy: torchvision's rules, what was drawn from `steps`."""
     image, pixels, normalized, dtype, layout = None, None, None, None, "chw"
     for entry, step in zip(pipeline, steps):
         name, given = name_and_parameters(entry)
@@ -121,6 +131,15 @@ def by_pillow(data, pipeline, steps):
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if step.mirror else image
         elif name == "random_vertical_flip":
             image = image.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if step.upend else image
+        elif name == "pad":
+            image = padded(image, given["padding"], given)
+        elif name == "random_crop":
+            image = random_cropped(image, given, step)
+        elif name == "grayscale":
+            image = Image.merge("RGB", [image.convert("L")] * 3)
+        elif name == "color_jitter":
+            for kind, factor in step.adjustments:
+                image = adjusted(image, kind, factor)
         elif name == "normalize":
             normalized = given
         elif name == "to":
@@ -170,3 +189,41 @@ def center_cropped(image, size):
     top = int(round((h - crop_h) / 2.0))
     left = int(round((w - crop_w) / 2.0))
     return image.crop((left, top, left + crop_w, top + crop_h))
+
+
+def padded(image, padding, given):
+    """torchvision's pad on a PIL picture, from its source: ImageOps.expand for a constant, else numpy.pad."""
+    if isinstance(padding, int):
+        padding = [padding] * 4
+    if len(padding) == 2:
+        padding = padding * 2
+    left, top, right, bottom = padding
+    mode, fill = given.get("padding_mode", "constant"), given.get("fill", 0)
+    if mode == "constant":
+        return ImageOps.expand(image, border=(left, top, right, bottom), fill=(fill,) * 3 if isinstance(fill, int) else tuple(fill))
+    return Image.fromarray(numpy.pad(numpy.asarray(image), ((top, bottom), (left, right), (0, 0)), mode))
+
+
+def random_cropped(image, given, step):
+    """torchvision's RandomCrop.forward, from its source, the place from `step`."""
+    w, h = both(given["size"])
+    if given.get("padding", 0) != 0:
+        image = padded(image, given["padding"], given)
+    if given.get("pad_if_needed") and image.width < w:
+        image = padded(image, [w - image.width, 0], given)
+    if given.get("pad_if_needed") and image.height < h:
+        image = padded(image, [0, h - image.height], given)
+    assert (step.crop_w, step.crop_h) == (w, h)
+    assert step.crop_x + w <= image.width and step.crop_y + h <= image.height
+    return image.crop((step.crop_x, step.crop_y, step.crop_x + w, step.crop_y + h))
+
+
+def adjusted(image, kind, factor):
+    """torchvision's adjust_brightness, …_contrast, …_saturation and …_hue on a PIL picture, from their source."""
+    if kind != "hue":
+        enhance = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contrast, "saturation": ImageEnhance.Color}[kind]
+        return enhance(image).enhance(factor)
+    h, s, v = image.convert("HSV").split()
+    levels = numpy.array(h, dtype=numpy.uint8)
+    levels += numpy.int32(factor * 255).astype(numpy.uint8)
+    return Image.merge("HSV", (Image.fromarray(levels), s, v)).convert("RGB")

@@ -26,7 +26,17 @@ PIPELINES = [
     ["decode", {"resize": {"size": [77, 310], "interpolation": "nearest"}}, {"random_horizontal_flip": 0.5},
      {"normalize": {"mean": [0, 0.5, 1], "std": [1, 0.25, 3]}}, {"random_vertical_flip": 0.5}, {"to": {"dtype": "f16", "layout": "hwc"}}],
     ["decode", {"center_crop": 300}, {"random_resized_crop": {"size": 64, "interpolation": "box"}}, {"to": {"dtype": "f32"}}],
+    ["decode", {"random_crop": {"size": 150, "pad_if_needed": True}}, {"color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}},
+     {"random_horizontal_flip": 0.5}, {"normalize": "imagenet"}],
+    ["decode", {"random_resized_crop": 96}, {"random_horizontal_flip": 0.5},
+     {"color_jitter": {"brightness": [0, 3], "contrast": [0.2, 4], "saturation": [0, 5], "hue": [-0.5, 0.5]}}, {"grayscale": {}}],
+    ["decode", {"resize": [60, 50]}, {"random_crop": {"size": [70, 45], "padding": [3, 9], "padding_mode": "reflect"}},
+     {"pad": {"padding": [1, 2, 3, 40], "fill": [9, 0, 255]}}],
+    ["decode", {"random_horizontal_flip": 0.5}, {"random_crop": {"size": 40, "padding": 4, "padding_mode": "symmetric"}}, {"color_jitter": {"hue": 0.2}},
+     {"to": {"dtype": "u8", "layout": "hwc"}}],
+    ["decode", "grayscale", {"pad": {"padding": 7, "padding_mode": "edge"}}, {"center_crop": 350}],
 ]
+OFTEN = 8  # so many see all photographs, those after them every fifth
 
 
 def same(got, want):
@@ -52,7 +62,7 @@ def photograph_bytes(photographs):
 @pytest.mark.parametrize("number", range(len(PIPELINES)))
 def test_a_pipeline_alone(photograph_bytes, number):
     with Pipelines(PIPELINES[number], augment_seed=11) as plan:
-        for id, data in enumerate(photograph_bytes):
+        for id, data in enumerate(photograph_bytes[::1 if number < OFTEN else 5]):
             check(plan, [PIPELINES[number]], data, id, turn=3)
 
 
@@ -72,7 +82,20 @@ def random_op(rng):
         {"random_resized_crop": {**both, "scale": sorted([rng.uniform(0.01, 1), 1]), "ratio": [rng.uniform(0.1, 1), 1.5]}},
         {"random_horizontal_flip": 0.5},
         {"random_vertical_flip": 0.5},
+        {"pad": random_padding(rng)},
+        {"random_crop": {**random_padding(rng), "size": size, "pad_if_needed": True}},
+        {"grayscale": {}},
+        {"color_jitter": {**{kind: rng.choice([0, rng.uniform(0, 2), sorted([rng.uniform(0, 4), rng.uniform(0, 1)])])
+                             for kind in ("brightness", "contrast", "saturation")},
+                          "hue": rng.choice([0, 0.5, rng.uniform(0, 0.5), sorted([rng.uniform(-0.5, 0.5), 0.3])])}},
     ])
+
+
+def random_padding(rng):
+    most = rng.choice([4, 40])
+    sides = rng.choice([rng.randint(0, most), [rng.randint(0, most), rng.randint(0, most)], [rng.randint(0, most) for _ in range(4)]])
+    fill = rng.choice([rng.randint(0, 255), [rng.randint(0, 255) for _ in range(3)]])
+    return {"padding": sides, "fill": fill, "padding_mode": rng.choice(["constant", "edge", "reflect", "symmetric"])}
 
 
 def random_pipeline(rng):
@@ -117,3 +140,59 @@ def test_the_documented_options_change_what_they_say(photograph_bytes):
             new, old = plan.run(data)
             differences |= set(numpy.unique(numpy.abs(new.astype(int) - old.astype(int))))
         assert differences == {0, 1}
+
+
+def encoded(image, format="PNG", **options):
+    out = io.BytesIO()
+    image.save(out, format, **options)
+    return out.getvalue()
+
+
+JITTER = {"brightness": [0.5, 2], "contrast": [0.3, 3], "saturation": [0, 3], "hue": [-0.5, 0.5]}
+MODES = ["constant", "edge", "reflect", "symmetric"]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (2, 1), (3, 2), (33, 17)])
+@pytest.mark.parametrize("mode", ["RGB", "L", "1", "P", "RGBA"])
+def test_small_and_gray_pictures(size, mode):
+    """Padding wider than the picture, mirrored again and again; colours of one pixel and of gray."""
+    numbers = numpy.random.default_rng(23)
+    data = encoded(Image.fromarray(numbers.integers(0, 256, (size[1], size[0], 3), numpy.uint8)).convert(mode))
+    ends = ["grayscale", {"color_jitter": JITTER}]
+    pipelines = [["decode", {"pad": {"padding": [0, 5, 9, 2], "padding_mode": border, "fill": [1, 2, 3]}}, {"center_crop": [9, 11]}, end]
+                 for border in MODES for end in ends]
+    pipelines += [["decode", {"random_crop": {"size": [8, 9], "padding": [3, 0, 0, 1], "padding_mode": border, "fill": 70, "pad_if_needed": True}},
+                   {"random_vertical_flip": 0.5}, end] for border in MODES for end in ends]
+    pipelines += [["decode", end, {"random_crop": {"size": 1}}] for end in ends]
+    with Pipelines(*pipelines, augment_seed=2) as plan:
+        for id in range(30):
+            check(plan, pipelines, data, id, turn=id % 4)
+
+
+def test_a_crop_that_shows_padding_only():
+    data = encoded(Image.new("RGB", (2, 2), (10, 20, 30)))
+    for border, level in [("constant", [200, 100, 0]), ("edge", [10, 20, 30])]:
+        pipeline = ["decode", {"random_crop": {"size": 1, "padding": 20, "padding_mode": border, "fill": [200, 100, 0]}},
+                    {"to": {"dtype": "u8", "layout": "hwc"}}]
+        with Pipelines(pipeline, augment_seed=2) as plan:
+            seen = [plan.run(data, id=id)[0].reshape(3).tolist() for id in range(20)]
+            assert level in seen
+            for id in range(20):
+                check(plan, [pipeline], data, id, turn=0)
+
+
+def test_a_picture_smaller_than_its_crop_is_a_bad_sample():
+    with Pipelines(["decode", {"random_crop": {"size": 9, "padding": 1}}]) as plan:
+        assert plan.run(encoded(Image.new("RGB", (7, 8))))[0].shape == (3, 9, 9)
+        with pytest.raises(BadSample, match="shape: random_crop"):
+            plan.run(encoded(Image.new("RGB", (6, 8))))
+
+
+def test_colours_of_photographs(photograph_bytes):
+    """Alone and in a fork: a branch's colours are not those of its neighbours."""
+    common = ["decode", {"resize": [224, 224]}]
+    pipelines = [common + [{"color_jitter": {kind: value}}] for kind, value in JITTER.items()]
+    pipelines += [common + [{"color_jitter": JITTER}], common + ["grayscale"], common]
+    with Pipelines(*pipelines, augment_seed=31) as plan:
+        for id, data in enumerate(photograph_bytes[::5]):
+            check(plan, pipelines, data, id, turn=2)

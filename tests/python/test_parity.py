@@ -26,6 +26,9 @@ PIPELINES = {
     "bicubic": (["decode", {"resize": {"size": [191, 260], "interpolation": "bicubic"}}], 30),
     "lanczos": (["decode", {"random_resized_crop": {"size": [96, 120], "interpolation": "lanczos", "scale": [0.01, 0.2]}}], 30),
     "box, Pillow 12's order": (["decode", {"resize": {"size": [100, 470], "interpolation": "box", "pillow": 12}}], 30),
+    "colours": (["decode", {"random_resized_crop": 224}, {"color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}}, "to"], 30),
+    "gray, padded": (["decode", "grayscale", {"resize": 60}, {"random_crop": {"size": 64, "padding": 4, "padding_mode": "reflect", "pad_if_needed": True}},
+                      {"pad": {"padding": [1, 2, 3, 4], "fill": [9, 8, 7]}}], 30),
     "nearest": (["decode", {"random_resized_crop": {"size": 64, "interpolation": "nearest"}}], 30),
 }
 
@@ -80,8 +83,8 @@ def test_all_kinds_of_files(tmp_path):
 
 def test_a_difference_is_seen(photographs, tmp_path, monkeypatch, capsys):
     """The tool must be able to fail."""
-    flip = parity._GEOMETRY["random_horizontal_flip"]
-    monkeypatch.setitem(parity._GEOMETRY, "random_horizontal_flip", lambda image, params, step: flip(image, params, {"flip_horizontal": 1}))
+    flip = parity._PICTURE_OPS["random_horizontal_flip"]
+    monkeypatch.setitem(parity._PICTURE_OPS, "random_horizontal_flip", lambda image, params, step: flip(image, params, {"flip_horizontal": 1}))
     spec = write_spec(tmp_path, photographs, TRAIN)
     assert parity.main([str(spec), "--samples", "20"]) == 1
     lines = capsys.readouterr().out.splitlines()

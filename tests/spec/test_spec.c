@@ -337,6 +337,95 @@ Test(spec, values_out_of_range_are_refused)
     refused(HEAD "pipeline: [decode, center_crop: 3, normalize]\n", "pipeline.normalize.mean: missing");
 }
 
+Test(spec, values_of_padding_and_colours_are_refused)
+{
+    refused(
+        HEAD "pipeline:\n- decode\n- center_crop: 3\n- pad: {padding: [1, 2, 3]}\n",
+        "s.yaml:5: pipeline.pad.padding: 3 values; expected whole pixels: one number for all sides, [left "
+        "and right, top and bottom] or [left, top, right, bottom]");
+    refused(HEAD "pipeline: [decode, center_crop: 3, pad: -1]\n",
+            "pipeline.pad.padding: \"-1\"; expected whole pixels: one number for all sides, [left and right, "
+            "top and bottom] or [left, top, right, bottom], 0 to 16384");
+    refused(HEAD "pipeline: [decode, center_crop: 3, pad: [1, []]]\n",
+            "pipeline.pad.padding: a list; expected");
+    refused(HEAD "pipeline: [decode, center_crop: 3, pad: []]\n", "pipeline.pad.padding: 0 values; expected");
+    refused(HEAD "pipeline: [decode, center_crop: 3, pad]\n", "pipeline.pad.padding: missing; expected");
+    refused(HEAD "pipeline:\n- decode\n- center_crop: 3\n- pad:\n    padding: 1\n    fill: 256\n",
+            "s.yaml:7: pipeline.pad.fill: \"256\"; expected a level, or [red, green, blue], 0 to 255");
+    refused(HEAD "pipeline: [decode, center_crop: 3, pad: {padding: 1, fill: [1, 2]}]\n",
+            "pipeline.pad.fill: 2 values; expected a level, or [red, green, blue]");
+    refused(
+        HEAD "pipeline: [decode, center_crop: 3, pad: {padding: 1, padding_mode: reflct}]\n",
+        "pipeline.pad.padding_mode: \"reflct\"; expected constant, edge, reflect or symmetric; did you mean "
+        "reflect?");
+    refused(
+        HEAD "pipeline:\n- decode\n- center_crop: 3\n- color_jitter: {brightness: -0.1}\n",
+        "s.yaml:5: pipeline.color_jitter.brightness: \"-0.1\"; expected a number, 0 to 1000, or [low, high], "
+        "each 0 to 1000");
+    refused(HEAD "pipeline: [decode, center_crop: 3, color_jitter: {contrast: [2, 1]}]\n",
+            "pipeline.color_jitter.contrast: the first is above the second");
+    refused(HEAD "pipeline: [decode, center_crop: 3, color_jitter: {saturation: [-1, 1]}]\n",
+            "pipeline.color_jitter.saturation: -1 is out of range; expected [low, high], 0 to 1000");
+    refused(
+        HEAD "pipeline: [decode, center_crop: 3, color_jitter: {hue: 0.6}]\n",
+        "pipeline.color_jitter.hue: \"0.6\"; expected a number, 0 to 0.5, or [low, high], each -0.5 to 0.5");
+    refused(HEAD "pipeline: [decode, center_crop: 3, color_jitter: {hue: red}]\n",
+            "pipeline.color_jitter.hue: \"red\"; expected a number");
+    refused(HEAD "pipeline: [decode, center_crop: 3, color_jitter: 0.4]\n",
+            "pipeline.color_jitter: \"0.4\"; expected a map {brightness: …}");
+    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: {channels: 1}]\n",
+            "pipeline.grayscale: unknown key \"channels\"");
+}
+
+Test(spec, padding_and_colours_in_every_form)
+{
+    fby_spec *spec = parse(
+        HEAD
+        "pipeline: [decode, pad: 3, pad: [1, 2], pad: {padding: [1, 2, 3, 4], fill: [9, 8, 7]}, "
+        "color_jitter: {brightness: 0.5, contrast: 1.5, saturation: [0, 2], hue: 0.25}, random_crop: 8]\n");
+    static const char *const expected[] = {
+        "- pad: {padding: 3, fill: 0, padding_mode: constant}",
+        "- pad: {padding: [1, 2, 1, 2], fill: 0, padding_mode: constant}",
+        "- pad: {padding: [1, 2, 3, 4], fill: [9, 8, 7], padding_mode: constant}",
+        "- color_jitter: {brightness: [0.5, 1.5], contrast: [0, 2.5], saturation: [0, 2], hue: [-0.25, "
+        "0.25], "
+        "augment_seed: 0}",
+        "- random_crop: {size: 8, padding: 0, pad_if_needed: false, fill: 0, padding_mode: constant, "
+        "augment_seed: 0}"};
+    char *text = fby_spec_print(spec);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        cr_assert_not_null(strstr(text, expected[i]), "no %s in %s", expected[i], text);
+    free(text);
+    fby_spec_free(&spec);
+}
+
+Test(spec, sizes_through_padding_are_known)
+{
+    fby_spec *spec = parse(HEAD "pipeline: [decode, center_crop: [40, 30], pad: [1, 2, 3, 4], grayscale]\n");
+    fby_shape shape;
+    cr_assert_eq(fby_spec_infer(spec, &shape, NULL), FBY_OK);
+    cr_assert_eq(shape.w, 34);
+    cr_assert_eq(shape.h, 46);
+    fby_spec_free(&spec);
+    spec = parse(HEAD "pipeline: [decode, center_crop: 32, random_crop: {size: 34, padding: 1}]\n");
+    fby_spec_free(&spec);
+    spec = parse(HEAD "pipeline: [decode, center_crop: 32, random_crop: {size: 99, pad_if_needed: true}]\n");
+    fby_spec_free(&spec);
+
+    refused(HEAD "pipeline:\n- decode\n- center_crop: 32\n- random_crop: {size: 35, padding: 1}\n",
+            "s.yaml:5: pipeline.random_crop: a crop of 35 x 35 doesn't fit the picture, which is 34 x 34 "
+            "with its "
+            "padding; expected a smaller size, or pad_if_needed: true");
+    refused(HEAD "pipeline: [decode, center_crop: 16384, pad: 16384, pad: 16384]\n",
+            "pipeline.pad: the padded picture would be 81920 x 81920; expected sides of at most 65535");
+    refused(HEAD "pipeline:\n- decode\n- pad: 3\n",
+            "s.yaml:3: pipeline.decode: samples come out in different sizes");
+    refused(
+        HEAD "pipeline: [decode, center_crop: 3, normalize: imagenet, color_jitter: {hue: 0.1}]\n",
+        "pipeline.color_jitter: the samples are normalized already; expected color_jitter before normalize");
+    refused(HEAD "pipeline: [grayscale]\n", "expected decode before grayscale");
+}
+
 Test(spec, pipelines_that_cannot_be_are_refused)
 {
     refused(HEAD, "s.yaml:1: pipeline: missing; expected a list of ops");

@@ -58,6 +58,27 @@ static void write_param(FILE *out, const fby_param *param)
         else
             fprintf(out, "[%u, %u]", (unsigned)below(3) + 1, (unsigned)below(3) + 1);
         break;
+    case FBY_PARAM_FACTOR:
+    case FBY_PARAM_SHIFT:
+        a = between(param->low, param->high);
+        b = between(param->low, param->high);
+        if (below(2))
+            fprintf(out, "%.17g", between(0, param->high));
+        else
+            fprintf(out, "[%.17g, %.17g]", a < b ? a : b, a < b ? b : a);
+        break;
+    case FBY_PARAM_SIDES:
+        if (below(2))
+            fprintf(out, "[%u, %u]", (unsigned)below(500), (unsigned)below(2));
+        else
+            fprintf(out, "[%u, %u, 0, 16384]", (unsigned)below(500), (unsigned)below(3));
+        break;
+    case FBY_PARAM_LEVELS:
+        if (below(2))
+            fprintf(out, "%u", (unsigned)below(256));
+        else
+            fprintf(out, "[%u, 255, %u]", (unsigned)below(3), (unsigned)below(3));
+        break;
     case FBY_PARAM_CHOICE: {
         uint32_t count = 0;
         while (param->choices[count]) count++;
