@@ -257,11 +257,12 @@ static int parse_map(const context *with, const fby_yaml_node *map, uint32_t lin
                 names[k] = op->params[k].name;
                 snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "", names[k]);
             }
-            const char *nearest = fby_spec_nearest(entry->key, names, op->param_count);
+            const char *nearest =
+                op->param_count ? fby_spec_nearest(entry->key, names, op->param_count) : NULL;
             return fby_spec_refuse(with->place, entry->line, op_key, "unknown key %s; expected %s%s%s%s",
-                                   fby_spec_quote(entry->key, quoted, sizeof quoted), list,
-                                   nearest ? "; did you mean " : "", nearest ? nearest : "",
-                                   nearest ? "?" : "");
+                                   fby_spec_quote(entry->key, quoted, sizeof quoted),
+                                   op->param_count ? list : "no parameters", nearest ? "; did you mean " : "",
+                                   nearest ? nearest : "", nearest ? "?" : "");
         }
         param_key(key, op_key, entry->key);
         int status = parse_param(with, &op->params[i], entry, key);
@@ -307,6 +308,9 @@ static int parse_lone(const context *with, const fby_yaml_node *value, uint32_t 
         entry.next = NULL;
         return parse_map(with, &map, line, key);
     }
+    if (!op->param_count)
+        return fby_spec_refuse(with->place, value->line, key, "%s; expected no parameters",
+                               fby_yaml_describe(value, quoted, sizeof quoted));
     const char *nearest =
         value->kind == FBY_YAML_SCALAR && count ? fby_spec_nearest(value->text, names, count) : NULL;
     return fby_spec_refuse(with->place, value->line, key, "%s; expected a map {%s: …}%s%s%s%s%s",

@@ -374,7 +374,11 @@ Test(spec, values_of_padding_and_colours_are_refused)
     refused(HEAD "pipeline: [decode, center_crop: 3, color_jitter: 0.4]\n",
             "pipeline.color_jitter: \"0.4\"; expected a map {brightness: …}");
     refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: {channels: 1}]\n",
-            "pipeline.grayscale: unknown key \"channels\"");
+            "pipeline.grayscale: unknown key \"channels\"; expected no parameters");
+    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: 1]\n",
+            "pipeline.grayscale: \"1\"; expected no parameters");
+    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: [1]]\n",
+            "pipeline.grayscale: a list; expected no parameters");
 }
 
 Test(spec, padding_and_colours_in_every_form)
