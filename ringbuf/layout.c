@@ -78,6 +78,7 @@ uint64_t fby_layout_hash(void)
         FIELD(fby_down_words, tail),
         FIELD(fby_down_words, parked),
         FIELD(fby_down_words, capacity),
+        FIELD(fby_down_words, gone),
 
         SIZE(fby_up_words),
         FIELD(fby_up_words, region),

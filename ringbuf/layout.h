@@ -102,11 +102,12 @@ typedef struct fby_ring_entry {
 static_assert(sizeof(fby_ring_entry) == 16, "layout");
 
 typedef enum fby_descriptor_flag {
-    FBY_DESCRIPTOR_LAST = 1,        /* last extent of its batch */
-    FBY_DESCRIPTOR_EPOCH_LAST = 2,  /* of the last batch of its epoch */
-    FBY_DESCRIPTOR_ERROR = 4,       /* no block: the task has failed; ask the server why */
-    FBY_DESCRIPTOR_END = 8,         /* no block: the last epoch is over */
-    FBY_DESCRIPTOR_EPOCH_FIRST = 16 /* of the first batch that is delivered of its epoch */
+    FBY_DESCRIPTOR_LAST = 1,         /* last extent of its batch */
+    FBY_DESCRIPTOR_EPOCH_LAST = 2,   /* of the last batch of its epoch */
+    FBY_DESCRIPTOR_ERROR = 4,        /* no block: the task has failed; ask the server why */
+    FBY_DESCRIPTOR_END = 8,          /* no block: the last epoch is over */
+    FBY_DESCRIPTOR_EPOCH_FIRST = 16, /* of the first batch that is delivered of its epoch */
+    FBY_DESCRIPTOR_SAMPLE_SHIFT = 5  /* from here on: the flags that all its samples have (fby_sample_flag) */
 } fby_descriptor_flag;
 
 /* The words of a down region, and its ring at FBY_PAGE. Written by the server alone. */
@@ -118,7 +119,8 @@ typedef struct fby_down_words {
     uint32_t parked; /* 1 while the conductor sleeps or is about to: a return then writes the eventfd */
     uint8_t pad2[FBY_CACHE_PAIR - 4];
     uint32_t capacity; /* entries; a power of two */
-    uint32_t reserved;
+    uint32_t gone; /* counts segments that are unmapped by the server: a client that sees it change asks which
+                      are left */
     uint8_t pad3[FBY_CACHE_PAIR - 8];
 } fby_down_words;
 static_assert(offsetof(fby_down_words, tail) == 128, "layout");

@@ -39,6 +39,18 @@ uint64_t fby_up_bytes(uint32_t capacity)
     return FBY_PAGE + (uint64_t)capacity * sizeof(uint64_t);
 }
 
+static void unpack(const fby_ring_entry *entry, fby_descriptor *out)
+{
+    *out = (fby_descriptor){
+        .block = entry->block,
+        .generation = entry->generation,
+        .first = entry->run & UINT16_MAX,
+        .count = entry->run >> 16 & UINT16_MAX,
+        .flags = entry->run >> 32 & UINT8_MAX,
+        .batch = (uint32_t)(entry->run >> 40),
+    };
+}
+
 /* --- delivery, the server's side ------------------------------------------------------------------------ */
 
 void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t capacity)
@@ -68,6 +80,16 @@ void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descrip
 void fby_delivery_publish(fby_delivery_writer *writer)
 {
     fby_store_seq_cst_u32(&writer->down->tail, writer->tail); // S1 (release); W1: before wake's load
+}
+
+uint32_t fby_delivery_head(const fby_up_words *up)
+{
+    return fby_load_relaxed_u32(&up->head); /* see fby_delivery_take */
+}
+
+void fby_delivery_look(const fby_delivery_writer *writer, uint32_t number, fby_descriptor *out)
+{
+    unpack(&writer->entries[number & writer->mask], out);
 }
 
 /* --- delivery, the client's side ------------------------------------------------------------------------ */
@@ -109,17 +131,10 @@ uint32_t fby_delivery_take(fby_delivery_reader *reader, fby_descriptor *out, uin
     for (uint32_t i = 0; i < count; i++) {
         fby_ring_entry entry;
         fby_data_read(&entry, &reader->entries[(reader->head + i) & reader->mask], sizeof entry);
-        out[i] = (fby_descriptor){
-            .block = entry.block,
-            .generation = entry.generation,
-            .first = entry.run & UINT16_MAX,
-            .count = entry.run >> 16 & UINT16_MAX,
-            .flags = entry.run >> 32 & UINT8_MAX,
-            .batch = (uint32_t)(entry.run >> 40),
-        };
+        unpack(&entry, &out[i]);
     }
     reader->head += count;
-    /* Relaxed: for status only. */
+    /* Relaxed: it only tells the server what was never taken, once the client has closed. */
     fby_store_relaxed_u32(&reader->up->head, reader->head);
     return count;
 }

@@ -54,6 +54,11 @@ void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descrip
 /* Makes what was put visible. Follow with fby_wake_client (wait.h), once per batch of puts. */
 void fby_delivery_publish(fby_delivery_writer *writer);
 
+/* How many descriptors the client says it has taken, free-running. Hostile: check it. */
+uint32_t fby_delivery_head(const fby_up_words *up);
+/* The descriptor that was put as the `number`-th, free-running; one of the last `capacity`. */
+void fby_delivery_look(const fby_delivery_writer *writer, uint32_t number, fby_descriptor *out);
+
 /* --- delivery, the client's side ------------------------------------------------------------------------ */
 
 typedef struct fby_delivery_reader {

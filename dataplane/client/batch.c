@@ -17,7 +17,8 @@ static void task_free(fby_task *task)
         free(batch->flags);
         free(batch);
     }
-    fby_region_close(&task->segment);
+    for (uint32_t i = 0; i < task->mapped_count; i++) fby_region_close(&task->mapped[i].segment);
+    free(task->mapped);
     fby_region_close(&task->down);
     fby_region_close(&task->up);
     if (task->event_fd >= 0) close(task->event_fd);
@@ -39,15 +40,14 @@ void fby_batch_drop(fby_batch *batch, bool was_held)
 {
     fby_task *task = batch->task;
     pthread_mutex_lock(&task->lock);
-    if (!task->closed) {
-        for (uint32_t i = 0; i < batch->extent_count; i++)
-            if (i == 0 || batch->extents[i].block != batch->extents[i - 1].block)
-                fby_returns_put(&task->returns, batch->extents[i].block, batch->extents[i].generation);
-        fby_returns_publish(&task->returns);
-        fby_wake_conductor(task->down.base, task->event_fd);
-    }
+    /* After a close too: the server keeps what a living client holds until it comes back. */
+    for (uint32_t i = 0; i < batch->extent_count; i++)
+        fby_returns_put(&task->returns, batch->extents[i].block << 16 | batch->extents[i].first,
+                        batch->extents[i].generation);
+    fby_returns_publish(&task->returns);
+    fby_wake_conductor(task->down.base, task->event_fd);
     if (was_held) task->held--;
-    batch->extent_count = 0;
+    batch->extent_count = batch->piece_count = 0;
     batch->count = 0;
     batch->next_free = task->free_batches;
     task->free_batches = batch;
@@ -104,7 +104,25 @@ const uint32_t *fby_batch_flags(const fby_batch *batch)
 
 uint32_t fby_batch_extents(const fby_batch *batch)
 {
-    return batch->extent_count;
+    return batch->piece_count;
+}
+
+/* The `index`-th run of neighbours: its first sample's memory, and how many samples. */
+static const uint8_t *piece_of(const fby_batch *batch, uint32_t index, uint64_t *count)
+{
+    uint64_t sample_bytes = batch->task->info.sample_bytes;
+    const uint8_t *data = NULL;
+    uint32_t piece = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < batch->extent_count; i++) {
+        const struct fby_extent_place *extent = &batch->extents[i];
+        bool begins = i == 0 || extent[-1].data + extent[-1].count * sample_bytes != extent->data;
+        if (begins && piece++ > index) break;
+        if (piece != index + 1) continue;
+        if (begins) data = extent->data;
+        *count += extent->count;
+    }
+    return data;
 }
 
 int fby_batch_extent(const fby_batch *batch, uint32_t index, fby_tensor *out, fby_error *error)
@@ -112,17 +130,15 @@ int fby_batch_extent(const fby_batch *batch, uint32_t index, fby_tensor *out, fb
     const fby_task *task = batch->task;
     int status = fby_fork_check(task->fork_generation, error);
     if (status) return status;
-    if (index >= batch->extent_count)
-        return fby_fail(error, FBY_EINVAL, "extent %u of a batch that has %u", index, batch->extent_count);
-    const struct fby_extent_place *place = &batch->extents[index];
-    const fby_segment_header *head = fby_segment_head(place->segment);
+    if (index >= batch->piece_count)
+        return fby_fail(error, FBY_EINVAL, "extent %u of a batch that has %u", index, batch->piece_count);
+    uint64_t count;
     memset(out, 0, sizeof *out);
-    out->data = (const uint8_t *)fby_block_payload(place->segment, place->block - head->first_block) +
-                place->first * task->info.sample_bytes;
-    out->bytes = place->count * task->info.sample_bytes;
+    out->data = piece_of(batch, index, &count);
+    out->bytes = count * task->info.sample_bytes;
     out->element = task->info.element;
     out->dimensions = task->info.dimensions + 1;
-    out->shape[0] = place->count;
+    out->shape[0] = (int64_t)count;
     for (uint32_t i = 0; i < task->info.dimensions; i++) out->shape[i + 1] = task->info.shape[i];
     int64_t stride = fby_dtype_bytes((fby_dtype)task->info.element);
     for (uint32_t i = out->dimensions; i-- > 0;) {
@@ -134,10 +150,10 @@ int fby_batch_extent(const fby_batch *batch, uint32_t index, fby_tensor *out, fb
 
 int fby_batch_tensor(const fby_batch *batch, fby_tensor *out, fby_error *error)
 {
-    if (batch->extent_count != 1)
+    if (batch->piece_count != 1)
         return fby_fail(error, FBY_ENOTSUP,
                         "the batch stands in %u pieces: read its extents, or copy it with fby_batch_copy",
-                        batch->extent_count);
+                        batch->piece_count);
     return fby_batch_extent(batch, 0, out, error);
 }
 
@@ -148,7 +164,7 @@ int fby_batch_copy(const fby_batch *batch, void *out, uint64_t bytes, fby_error 
         return fby_fail(error, FBY_EINVAL, "a buffer of %llu bytes can't hold a batch of %llu",
                         (unsigned long long)bytes, (unsigned long long)needed);
     uint8_t *to = out;
-    for (uint32_t i = 0; i < batch->extent_count; i++) {
+    for (uint32_t i = 0; i < batch->piece_count; i++) {
         fby_tensor piece;
         int status = fby_batch_extent(batch, i, &piece, error);
         if (status) return status;

@@ -47,6 +47,12 @@ int fby_embedded_path(char *path, fby_error *error);
 /* Starts (or finds, where another client was faster) the embedded server; its socket's path in `path`. */
 int fby_embedded_start(char *path, const char *program, int timeout_ms, fby_error *error);
 
+/* A segment of the task's. */
+typedef struct fby_mapped {
+    uint32_t block;
+    fby_region segment;
+} fby_mapped;
+
 struct fby_batch {
     fby_task *task;
     fby_batch *next_free;
@@ -54,11 +60,13 @@ struct fby_batch {
     bool last;
     uint32_t count;
     uint32_t extent_count, extent_room;
+    /* As delivered: each goes back by itself. */
     struct fby_extent_place {
-        const fby_region *segment;
         uint32_t block, generation, first, count;
+        const uint8_t *data;
     } * extents;
-    uint64_t *ids; /* room for a full batch */
+    uint32_t piece_count; /* runs of extents that are neighbours in memory */
+    uint64_t *ids;        /* room for a full batch */
     int64_t *labels;
     uint32_t *flags;
 };
@@ -67,7 +75,10 @@ struct fby_task {
     uint32_t fork_generation;
     fby_connection connection;
     int event_fd;
-    fby_region segment, down, up;
+    fby_region down, up;
+    fby_mapped *mapped; /* segments, as their blocks turned up */
+    uint32_t mapped_count;
+    uint32_t gone; /* as last seen in the down region */
     fby_delivery_reader reader;
     fby_task_info info;
     uint64_t spin_ns;
@@ -81,6 +92,7 @@ struct fby_task {
     fby_batch *assembling;
     bool ended;        /* END came */
     fby_error failure; /* sticky, where code != 0 */
+    fby_error told;    /* why the task has failed, where its descriptor is still to come */
 
     /* Shared with whatever thread releases a batch. */
     pthread_mutex_t lock;

@@ -7,6 +7,7 @@
 
 #include "dataplane/client/internal.h"
 #include "kernels/dtype.h"
+#include "ringbuf/atomic.h"
 #include "ringbuf/fdpass.h"
 #include "ringbuf/wait.h"
 
@@ -90,27 +91,18 @@ static int classes_read(fby_task *task, int fd, uint32_t count, fby_error *error
     return 0;
 }
 
-/* What the server says of its samples is what its segment holds: pointers are made of it. */
-static int segment_fits(const fby_task *task, const fby_opened *opened, fby_error *error)
+/* What the server says of its samples: sizes are made of it. */
+static int samples_fit(const fby_opened *opened, fby_error *error)
 {
-    const fby_segment_header *head = fby_segment_head(&task->segment);
     uint64_t bytes = opened->element >= FBY_ELEMENT_U8 && opened->element <= FBY_ELEMENT_F32
                          ? fby_dtype_bytes((fby_dtype)opened->element)
                          : 0;
     for (uint32_t i = 0; i < opened->dimensions; i++)
         if (__builtin_mul_overflow(bytes, opened->shape[i], &bytes)) bytes = 0;
-    if (!bytes || bytes != opened->sample_bytes || bytes != head->sample_stride)
-        return fby_fail(
-            error, FBY_EPROTO,
-            "the server announced samples of %llu bytes, whose shape makes %llu and whose blocks hold %llu",
-            (unsigned long long)opened->sample_bytes, (unsigned long long)bytes,
-            (unsigned long long)head->sample_stride);
-    if (head->capacity < opened->batch)
-        return fby_fail(error, FBY_EPROTO, "the server's blocks hold %u samples, less than a batch of %u",
-                        head->capacity, opened->batch);
-    if (opened->return_capacity <= head->blocks)
-        return fby_fail(error, FBY_EPROTO, "the server has %u blocks, but room for %u returns", head->blocks,
-                        opened->return_capacity);
+    if (!bytes || bytes != opened->sample_bytes)
+        return fby_fail(error, FBY_EPROTO,
+                        "the server announced samples of %llu bytes, whose shape makes %llu",
+                        (unsigned long long)opened->sample_bytes, (unsigned long long)bytes);
     return 0;
 }
 
@@ -130,14 +122,11 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
             "the server opened a task with batches of %u, a window of %u and samples of %u dimensions",
             opened->batch, opened->window, opened->dimensions);
     }
-    task->event_fd = fds[3];
-    status = fby_region_map(&task->segment, fds[0], FBY_REGION_SEGMENT, error);
-    int next = fby_region_map(&task->down, fds[1], FBY_REGION_DOWN, status ? NULL : error);
+    task->event_fd = fds[2];
+    status = fby_region_map(&task->down, fds[0], FBY_REGION_DOWN, error);
+    int next = fby_region_map(&task->up, fds[1], FBY_REGION_UP, status ? NULL : error);
     status = status ? status : next;
-    next = fby_region_map(&task->up, fds[2], FBY_REGION_UP, status ? NULL : error);
-    status = status ? status : next;
-    if (!status) status = fby_segment_check(&task->segment, error);
-    if (!status) status = segment_fits(task, opened, error);
+    if (!status) status = samples_fit(opened, error);
     if (!status)
         status =
             fby_delivery_reader_init(&task->reader, task->down.base, task->down.bytes, task->up.base, error);
@@ -145,8 +134,8 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
         status = fby_returns_writer_init(&task->returns, task->up.base, task->up.bytes,
                                          opened->return_capacity, error);
     if (opened->classes) {
-        if (!status) status = classes_read(task, fds[4], opened->classes, error);
-        close(fds[4]);
+        if (!status) status = classes_read(task, fds[3], opened->classes, error);
+        close(fds[3]);
     }
     task->spin_ns = opened->spin_ns;
     task->least_epoch = opened->first_epoch;
@@ -217,7 +206,7 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
     pthread_mutex_init(&task->lock, NULL);
     task->fork_generation = client->fork_generation;
     task->references = 1;
-    task->event_fd = task->segment.fd = task->down.fd = task->up.fd = -1;
+    task->event_fd = task->down.fd = task->up.fd = -1;
     task->connection = (fby_connection){-1, {0, 0, -1}, false};
     status = base_find(base, options.base, options.spec_path, error);
     if (!status && options.spec_path) status = text_read(&text, options.spec_path, error);
@@ -303,7 +292,7 @@ static fby_batch *batch_new(fby_task *task)
             return NULL;
         }
     }
-    batch->extent_count = 0;
+    batch->extent_count = batch->piece_count = 0;
     batch->count = 0;
     pthread_mutex_lock(&task->lock);
     task->references++;
@@ -339,6 +328,10 @@ static int failure_receive(fby_task *task, fby_error *error)
     } message;
     fby_error why = FBY_ERROR_INIT;
     int64_t got;
+    if (task->told.code) {
+        why = task->told;
+        return fail_for_good(task, why.code, &why, error);
+    }
     do
         got = fby_connection_receive(&task->connection, &message, sizeof message, NULL, NULL,
                                      FBY_CONNECT_TIMEOUT_MS, &why);
@@ -349,25 +342,145 @@ static int failure_receive(fby_task *task, fby_error *error)
     return fail_for_good(task, why.code, &why, error);
 }
 
+/* --- segments
+ * -------------------------------------------------------------------------------------------------------- */
+
+typedef union segment_answer {
+    fby_message head;
+    fby_block_message block;
+    fby_blocks_message blocks;
+    fby_failed failed;
+    uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
+} segment_answer;
+
+/* Asks, and waits for the answer, which may be that the task has failed. Bytes of it, or a status. */
+static int64_t ask(fby_task *task, const void *question, size_t bytes, segment_answer *answer, int *fds,
+                   int *fd_count, fby_error *error)
+{
+    int status = fby_connection_send(&task->connection, question, bytes, error);
+    if (status) return status;
+    int room = *fd_count;
+    for (;;) {
+        *fd_count = room;
+        int64_t got = fby_connection_receive(&task->connection, answer, sizeof *answer, fds, fd_count,
+                                             FBY_CONNECT_TIMEOUT_MS, error);
+        if (got == FBY_EINTR) continue;
+        if (got < 0) return got;
+        fby_error why = FBY_ERROR_INIT;
+        if (!failure_read(&answer->failed, got, &why)) return got;
+        /* The descriptor that says so comes later, after what was delivered before: this is its reason. */
+        task->told = why;
+    }
+}
+
+static int segment_fits(const fby_task *task, const fby_region *segment, uint32_t block, fby_error *error)
+{
+    int status = fby_segment_check(segment, error);
+    if (status) return status;
+    const fby_segment_header *head = fby_segment_head(segment);
+    if (head->first_block != block || head->blocks != 1 || head->sample_stride != task->info.sample_bytes)
+        return fby_fail(
+            error, FBY_EPROTO,
+            "the server's segment of block %u holds %u blocks from %u, of samples of %llu bytes: one of "
+            "%llu was expected",
+            block, head->blocks, head->first_block, (unsigned long long)head->sample_stride,
+            (unsigned long long)task->info.sample_bytes);
+    return 0;
+}
+
+static int segment_receive(fby_task *task, uint32_t block, fby_region *out, fby_error *error)
+{
+    const fby_block_message question = {fby_message_head(FBY_MESSAGE_SEGMENT, 0), block, 0};
+    segment_answer answer;
+    int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
+    int64_t got = ask(task, &question, sizeof question, &answer, fds, &fd_count, error);
+    if (got < 0) return (int)got;
+    if (answer.head.type != FBY_MESSAGE_SEGMENT_REPLY || got != sizeof answer.block ||
+        answer.block.block != block || fd_count != 1) {
+        for (int i = 0; i < fd_count; i++) close(fds[i]);
+        return fby_fail(error, FBY_EPROTO,
+                        "the server answered the question for a segment with something else");
+    }
+    int status = fby_region_map(out, fds[0], FBY_REGION_SEGMENT, error);
+    if (status) return status;
+    status = segment_fits(task, out, block, error);
+    if (status) fby_region_close(out);
+    return status;
+}
+
+/* The segment of a block, mapped on first sight; NULL with the reason where that can't be. */
+static const fby_region *segment_of(fby_task *task, uint32_t block, int *status, fby_error *error)
+{
+    for (uint32_t i = 0; i < task->mapped_count; i++)
+        if (task->mapped[i].block == block) return &task->mapped[i].segment;
+    fby_mapped *larger = realloc(task->mapped, (task->mapped_count + 1) * sizeof *larger);
+    if (!larger) {
+        *status = fby_fail(error, FBY_ENOMEM, "no memory for a segment's bookkeeping");
+        return NULL;
+    }
+    task->mapped = larger;
+    fby_region segment;
+    *status = segment_receive(task, block, &segment, error);
+    if (*status) return NULL;
+    task->mapped[task->mapped_count] = (fby_mapped){block, segment};
+    return &task->mapped[task->mapped_count++].segment;
+}
+
+/* Unmaps what the server has given up. It did so only once all of it had come back: no batch lies there. */
+static int segments_forget(fby_task *task, fby_error *error)
+{
+    uint32_t gone = fby_load_relaxed_u32(&((const fby_down_words *)task->down.base)->gone); /* a hint */
+    if (gone == task->gone) return 0;
+    const fby_message question = fby_message_head(FBY_MESSAGE_BLOCKS, 0);
+    segment_answer answer;
+    int fd_count = 0;
+    int64_t got = ask(task, &question, sizeof question, &answer, NULL, &fd_count, error);
+    if (got < 0) return (int)got;
+    if (answer.head.type != FBY_MESSAGE_BLOCKS_REPLY || got != sizeof answer.blocks ||
+        answer.blocks.count > FBY_BLOCKS_MOST)
+        return fby_fail(error, FBY_EPROTO,
+                        "the server answered the question for its blocks with something else");
+    task->gone = gone;
+    for (uint32_t i = 0; i < task->mapped_count;) {
+        bool there = false;
+        for (uint32_t k = 0; k < answer.blocks.count && !there; k++)
+            there = answer.blocks.blocks[k] == task->mapped[i].block;
+        if (there) {
+            i++;
+            continue;
+        }
+        fby_region_close(&task->mapped[i].segment);
+        task->mapped[i] = task->mapped[--task->mapped_count];
+    }
+    return 0;
+}
+
 /* Adds a descriptor's extent to the batch being assembled. */
 static int extent_add(fby_task *task, const fby_descriptor *descriptor, fby_error *error)
 {
-    const fby_segment_header *head = fby_segment_head(&task->segment);
     fby_batch *batch = task->assembling;
-    uint32_t index = descriptor->block - head->first_block;
-    if (index >= head->blocks || !descriptor->count || descriptor->first > head->capacity ||
+    int status = 0;
+    const fby_region *segment = segment_of(task, descriptor->block, &status, error);
+    if (!segment) return status;
+    const fby_segment_header *head = fby_segment_head(segment);
+    if (!descriptor->count || descriptor->first > head->capacity ||
         descriptor->count > head->capacity - descriptor->first ||
         descriptor->count > task->info.batch - batch->count || batch->extent_count == batch->extent_room)
-        return fby_fail(error, FBY_EPROTO, "the server described a block that doesn't exist");
-    fby_block_meta *block = fby_block_meta_at(&task->segment, index);
+        return fby_fail(error, FBY_EPROTO, "the server described samples that don't exist");
+    fby_block_meta *block = fby_block_meta_at(segment, 0);
     for (uint32_t i = 0; i < descriptor->count; i++) {
         const fby_sample_meta *sample = fby_sample_meta_at(block, descriptor->first + i);
         batch->ids[batch->count + i] = sample->id;
         batch->labels[batch->count + i] = (int64_t)sample->label;
-        batch->flags[batch->count + i] = sample->flags;
+        batch->flags[batch->count + i] = descriptor->flags >> FBY_DESCRIPTOR_SAMPLE_SHIFT;
     }
+    const uint8_t *data =
+        (const uint8_t *)fby_block_payload(segment, 0) + descriptor->first * task->info.sample_bytes;
+    const struct fby_extent_place *last =
+        batch->extent_count ? &batch->extents[batch->extent_count - 1] : NULL;
+    batch->piece_count += !last || last->data + last->count * task->info.sample_bytes != data;
     batch->extents[batch->extent_count++] = (struct fby_extent_place){
-        &task->segment, descriptor->block, descriptor->generation, descriptor->first, descriptor->count};
+        descriptor->block, descriptor->generation, descriptor->first, descriptor->count, data};
     batch->count += descriptor->count;
     return 0;
 }
@@ -458,6 +571,9 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                         "all %u batches of the window are held, so no further one can come: release a batch "
                         "first, copy what must be kept, or raise `window`",
                         task->info.window);
+    fby_error forgetting = FBY_ERROR_INIT;
+    status = segments_forget(task, &forgetting);
+    if (status && status != FBY_ELOST) return fail_for_good(task, status, &forgetting, error);
     uint64_t started = 0, deadline = UINT64_MAX;
     for (;;) {
         status = batch_take(task, out, error);

@@ -2,10 +2,11 @@
  * move them to the work ring, workers run them, the last to finish puts the lot on the finished ring and
  * wakes the conductor if it sleeps.
  *
- * A job's state is 0 at rest; while a worker runs it, a key that no other run ever has (the worker's number
- * and its count of runs); ABANDONED once the conductor gave it up. Worker and conductor both leave the
- * running state by one compare-and-swap from the key: exactly one wins, and the winner alone writes the
- * outcome. */
+ * A job's state is 0 at rest; while a worker decodes it, a key that no other run ever has (the worker's
+ * number and its count of runs); the key with WRITING once its outputs are written; ABANDONED once the
+ * conductor gave it up. Worker and conductor both leave the key by one compare-and-swap: exactly one wins,
+ * and the winner alone writes the outcome. Hence who was given up never writes, however late it returns from
+ * a decoder; and whoever writes is waited for: it computes, and does nothing that could hang. */
 #include "dataplane/engine/engine.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@
 enum { JOB_AT_REST = 0, JOB_ABANDONED = 1 };
 
 static const uint64_t IDLE_NS = 1000 * 1000 * 1000ull;
+static const uint64_t WRITING = UINT64_C(1) << 63; /* no key has this bit: workers are counted in 31 */
 
 static uint64_t run_key(const fby_worker *worker)
 {
@@ -70,19 +72,40 @@ static void job_finish_early(fby_engine *engine, fby_job *job)
 /* --- workers
  * ------------------------------------------------------------------------------------------------------ */
 
-static void sample_describe(const fby_job *job)
+static void sample_describe(fby_sample_meta *meta, const fby_plan *plan, uint32_t branch_number, uint64_t id,
+                            uint64_t label)
 {
-    fby_lot *lot = job->lot;
-    uint32_t index = (uint32_t)(job - lot->jobs);
-    fby_branch_info branch = fby_plan_branch(lot->plan, lot->branch);
-    fby_sample_meta *meta = fby_sample_meta_at(lot->meta, index);
-    *meta = (fby_sample_meta){.id = job->id,
-                              .label = (uint64_t)fby_dataset_label(lot->dataset, job->id),
-                              .flags = job->flags,
-                              .dimensions = branch.dimensions,
-                              .offset = index * lot->sample_stride,
-                              .bytes = branch.sample_bytes};
+    fby_branch_info branch = fby_plan_branch(plan, branch_number);
+    *meta = (fby_sample_meta){
+        .id = id, .label = label, .dimensions = branch.dimensions, .bytes = branch.sample_bytes};
     memcpy(meta->shape, branch.shape, sizeof meta->shape);
+}
+
+/* A worker's hold on a job. */
+typedef struct hold {
+    fby_job *job;
+    uint64_t key;
+    bool writing, lost;
+} hold;
+
+static bool hold_commit(void *user)
+{
+    hold *it = user;
+    uint64_t expected = it->key;
+    it->writing = fby_compare_exchange_seq_cst_u64(&it->job->state, &expected, it->key | WRITING);
+    it->lost = !it->writing;
+    return it->writing;
+}
+
+/* Ends the hold; false where the job was taken away meanwhile. */
+static bool hold_end(hold *it)
+{
+    if (it->writing) {
+        fby_store_relaxed_u64(&it->job->state, JOB_AT_REST); /* its own: the lot's count-down publishes it */
+        return true;
+    }
+    uint64_t expected = it->key;
+    return !it->lost && fby_compare_exchange_seq_cst_u64(&it->job->state, &expected, JOB_AT_REST);
 }
 
 /* False where the job was taken from it meanwhile: the worker is abandoned. */
@@ -91,41 +114,51 @@ static bool job_run(fby_worker *worker, fby_job *job)
     fby_engine *engine = worker->engine;
     fby_lot *lot = job->lot;
     uint32_t index = (uint32_t)(job - lot->jobs);
-    uint64_t key = run_key(worker);
+    hold held = {.job = job, .key = run_key(worker)};
     fby_buffer *buffer = job->buffer; /* its own until it gives it back, or returns late */
     worker->runs++;
 
     /* Whatever is needed of job and lot is read before the key is out: from then on the conductor may take
      * both away, and use them anew, however short a while this thread has run in between. */
     const fby_plan *plan = lot->plan;
-    void *out[64] = {NULL};
-    out[lot->branch] = lot->payload + index * lot->sample_stride;
+    void *out[FBY_PLAN_BRANCHES];
     fby_work work = {.bytes = buffer->bytes,
                      .length = (size_t)job->read.size,
                      .id = job->id,
-                     .branches = 1ull << lot->branch,
                      .turn = job->turn,
+                     .epoch = job->epoch,
                      .repeat = job->repeat,
-                     .out = out};
+                     .out = out,
+                     .commit = hold_commit,
+                     .user = &held};
+    for (uint32_t i = 0; i < lot->output_count; i++) {
+        const fby_output *output = &lot->outputs[i];
+        if (!output->targets[index].payload) continue;
+        out[output->branch] = output->targets[index].payload;
+        work.branches |= UINT64_C(1) << output->branch;
+    }
 
     fby_store_release_u64(&job->state,
-                          key); /* before worker->state names the key: look_after swaps from it */
+                          held.key); /* before worker->state names the key: look_after swaps from it */
     __atomic_store_n(&worker->job, job, __ATOMIC_RELAXED);  /* published by worker->state */
     fby_store_relaxed_u64(&worker->since_ns, fby_now_ns()); /* published by worker->state */
-    fby_store_release_u64(&worker->state, key);             /* pairs with look_after's acquire */
+    fby_store_release_u64(&worker->state, held.key);        /* pairs with look_after's acquire */
 
     fby_failure failure = {FBY_REASON_NONE, "", ""};
     fby_reason reason = fby_plan_run(plan, worker->scratch, &work, &failure);
 
     fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
-    uint64_t expected = key;
     /* Where the job was taken from it, the lot isn't its own any more, and the buffer is the conductor's to
      * free. */
-    if (!fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_AT_REST)) return false;
+    if (!hold_end(&held)) return false;
     job->buffer = NULL;
     job->reason = reason;
     if (reason == FBY_REASON_NONE) {
-        sample_describe(job);
+        uint64_t label = (uint64_t)fby_dataset_label(lot->dataset, job->id);
+        for (uint32_t i = 0; i < lot->output_count; i++)
+            if (lot->outputs[i].targets[index].payload)
+                sample_describe(lot->outputs[i].targets[index].meta, plan, lot->outputs[i].branch, job->id,
+                                label);
     } else {
         snprintf(job->op, sizeof job->op, "%s", failure.op ? failure.op : "");
         snprintf(job->text, sizeof job->text, "%s", failure.text);
@@ -225,6 +258,7 @@ static void worker_remove(fby_engine *engine, fby_worker *worker)
     while (*link != worker) link = &(*link)->next;
     *link = worker->next;
     if (worker->kept) buffer_free(engine, worker->kept);
+    fby_plan_destroy(&worker->kept_plan);
     fby_scratch_destroy(&worker->scratch);
     free(worker);
 }
@@ -241,19 +275,16 @@ static void worker_replace(fby_engine *engine, fby_worker *worker)
 
 static void worker_abandon(fby_engine *engine, fby_worker *worker, fby_job *job, uint64_t elapsed_ns)
 {
-    fby_lot *lot = job->lot;
     job->reason = FBY_REASON_TIMEOUT;
     worker->kept = job->buffer;
+    worker->kept_plan = fby_plan_hold(job->lot->plan);
     job->buffer = NULL;
     snprintf(job->op, sizeof job->op, "decode");
     snprintf(job->text, sizeof job->text, "no answer for %.1f s", (double)elapsed_ns * 1e-9);
     worker->abandoned = true;
-    worker->quarantined = lot;
     bool retired =
         fby_load_relaxed_u32(&worker->retire); /* the conductor's own word: another took its place already */
     fby_store_release_u32(&worker->retire, 1); /* pairs with worker_main's load */
-    lot->quarantine++;
-    lot->abandoned_now++;
     engine->worker_count--;
     if (!retired) worker_replace(engine, worker);
     job_finish_early(engine, job);
@@ -298,15 +329,10 @@ bool fby_engine_look_after(fby_engine *engine, uint64_t now_ns)
     for (fby_worker *worker = engine->workers, *next; worker; worker = next) {
         next = worker->next;
         if (fby_load_acquire_u32(&worker->returned)) { /* pairs with worker_main's release */
-            fby_lot *lot = worker->quarantined;
             if (worker->owed) worker_replace(engine, worker);
             if (worker->owed) continue;
             if (!worker->abandoned) engine->worker_count--;
             worker_remove(engine, worker);
-            if (lot && --lot->quarantine == 0) {
-                lot->next = engine->released;
-                engine->released = lot;
-            }
             continue;
         }
         if (worker->owed) worker_replace(engine, worker);
@@ -337,13 +363,12 @@ static bool backlog_put(fby_engine *engine, fby_job *job)
 
 void fby_engine_submit(fby_engine *engine, fby_lot *lot)
 {
-    uint32_t count = lot->only ? lot->only_count : lot->count;
+    uint32_t count = lot->count;
     lot->bad = 0;
-    lot->abandoned_now = 0;
     /* Before any job is out; the rings' release edges publish it with the jobs. */
     fby_store_relaxed_u32(&lot->remaining, count);
     for (uint32_t i = 0; i < count; i++) {
-        fby_job *job = &lot->jobs[lot->only ? lot->only[i] : i];
+        fby_job *job = &lot->jobs[i];
         job->lot = lot;
         job->reason = FBY_REASON_NONE;
         fby_store_relaxed_u64(&job->state, JOB_AT_REST);
@@ -366,13 +391,6 @@ fby_lot *fby_engine_finished(fby_engine *engine)
         return NULL;
     fby_lot *lot = item;
     for (uint32_t i = 0; i < lot->count; i++) lot->bad += lot->jobs[i].reason != FBY_REASON_NONE;
-    return lot;
-}
-
-fby_lot *fby_engine_released(fby_engine *engine)
-{
-    fby_lot *lot = engine->released;
-    if (lot) engine->released = lot->next;
     return lot;
 }
 

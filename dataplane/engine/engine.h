@@ -1,8 +1,11 @@
 /* The engine: lots in, finished lots out.
  *
- * A lot is what one draw asks for on one branch: up to a block of samples, read, decoded, augmented and
- * written in place. The conductor owns every lot; between fby_engine_submit and fby_engine_finished it must
- * not touch it, save through this interface.
+ * A lot is what one draw asks for: samples, each read and decoded once, taken through the branches that want
+ * it, and written in place. The conductor owns every lot; between fby_engine_submit and fby_engine_finished
+ * it must not touch it, save through this interface.
+ *
+ * A sample that takes longer than its lot allows is given up: it comes back bad, its worker is replaced, and
+ * whatever that worker still does, it writes nothing to any output any more.
  *
  * All functions are the conductor's alone (one thread), but for those marked otherwise. */
 #ifndef FBY_DATAPLANE_ENGINE_H
@@ -23,37 +26,39 @@ typedef struct fby_job {
     fby_lot *lot;
     fby_buffer *buffer;
     uint64_t id;     /* in */
-    uint64_t turn;   /* in: counter of random ops */
+    uint64_t turn;   /* in: counter of random ops in shared order */
+    uint64_t epoch;  /* in: and of those in a fixed order */
     uint32_t repeat; /* in */
-    uint32_t flags;  /* in: fby_sample_flag, for the block's metadata */
     uint64_t state;  /* whose run it is, and how far: see engine.c */
     fby_reason reason;
     char op[32]; /* where it failed */
     char text[FBY_DECODE_TEXT];
 } fby_job;
 
-struct fby_lot {
-    /* Set once. */
-    void *owner;   /* the conductor's */
-    fby_job *jobs; /* room for a block's samples */
-    uint32_t room;
-    uint8_t *payload; /* of its block */
-    uint64_t sample_stride;
-    struct fby_block_meta *meta;
+/* Where one sample of one branch goes. */
+typedef struct fby_target {
+    uint8_t *payload; /* NULL: the branch doesn't want this sample */
+    struct fby_sample_meta *meta;
+} fby_target;
 
-    /* Set for each submit. */
+/* One branch of a lot. */
+typedef struct fby_output {
+    uint32_t branch;
+    fby_target *targets; /* one a job */
+} fby_output;
+
+struct fby_lot {
+    void *owner; /* the conductor's */
+    fby_job *jobs;
+    uint32_t count;
     const fby_plan *plan;
     const fby_dataset *dataset;
-    uint32_t branch;
-    uint32_t count;
+    fby_output *outputs;
+    uint32_t output_count;
     uint64_t timeout_ns;
-    const uint32_t *only; /* NULL: all; else the indexes of the `only_count` jobs to run (again) */
-    uint32_t only_count;
 
     /* Read after it came back. */
-    uint32_t bad;           /* jobs whose reason isn't NONE */
-    uint32_t quarantine;    /* abandoned workers that may still write to what `payload` was when they began */
-    uint32_t abandoned_now; /* those of them that were abandoned since the last submit */
+    uint32_t bad; /* jobs whose reason isn't NONE */
 
     /* The engine's. */
     uint32_t remaining;
@@ -77,8 +82,6 @@ bool fby_engine_destroy(fby_engine **engine);
 void fby_engine_submit(fby_engine *engine, fby_lot *lot);
 /* The next finished lot, or NULL. */
 fby_lot *fby_engine_finished(fby_engine *engine);
-/* A lot whose quarantine has just ended, or NULL. */
-fby_lot *fby_engine_released(fby_engine *engine);
 
 /* Readable when something finished while the conductor was parked. */
 int fby_engine_event(const fby_engine *engine);

@@ -64,13 +64,13 @@ typedef struct fby_worker {
     uint32_t number; /* unique among all workers ever */
     fby_place place;
     fby_scratch *scratch;
-    uint32_t retire;      /* written by the conductor */
-    bool abandoned;       /* the conductor's, and so are the next three */
-    bool owed;            /* abandoned, and nobody could be started in its place yet */
-    fby_lot *quarantined; /* the lot that it was abandoned with */
-    fby_buffer *kept;     /* the buffer that it was abandoned with: another took its place */
-    uint32_t runs;        /* its own: counts jobs */
-    uint32_t returned;    /* 1 once it has left its last decoder */
+    uint32_t retire;     /* written by the conductor */
+    bool abandoned;      /* the conductor's, and so are the next three */
+    bool owed;           /* abandoned, and nobody could be started in its place yet */
+    fby_plan *kept_plan; /* what it was abandoned with, its own until it returns: the plan, */
+    fby_buffer *kept;    /* and the buffer, whose place another took */
+    uint32_t runs;       /* its own: counts jobs */
+    uint32_t returned;   /* 1 once it has left its last decoder */
     /* Written by the worker, read by the conductor. */
     _Alignas(FBY_CACHE_PAIR) fby_job *job;
     uint64_t since_ns;
@@ -89,8 +89,7 @@ struct fby_engine {
     uint32_t worker_count, next_number;
     int event_fd;
     fby_lot *finished_early; /* the conductor's: finished by look_after itself */
-    fby_lot *released;
-    fby_job **backlog; /* the conductor's: jobs that the read ring had no place for */
+    fby_job **backlog;       /* the conductor's: jobs that the read ring had no place for */
     uint32_t backlog_first, backlog_count, backlog_room;
     uint64_t retired_cpu_ns, retired_decode_ns, retired_transform_ns, retired_samples, retired_bad;
     uint64_t buffer_bytes;                    /* atomic */

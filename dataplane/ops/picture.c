@@ -247,8 +247,8 @@ static fby_reason resample_decoded(fby_picture *picture)
     return decoder_said(picture, reason);
 }
 
-/* The pending region through the pending resize and flips to `out`. */
-static fby_reason resample(fby_picture *picture, const fby_sink *sink, void *out)
+/* The pending region through the pending resize and flips, up to what fby_resample_finish writes. */
+static fby_reason resample(fby_picture *picture)
 {
     fby_resample_job job = {.in_w = picture->region.w,
                             .in_h = picture->region.h,
@@ -259,9 +259,7 @@ static fby_reason resample(fby_picture *picture, const fby_sink *sink, void *out
                             .flip_horizontal = picture->flip_horizontal,
                             .flip_vertical = picture->flip_vertical};
     if (fby_resample_begin(picture->memory->resampler, &job)) return FBY_REASON_MEMORY;
-    fby_reason reason = picture->pixels ? resample_pixels(picture) : resample_decoded(picture);
-    if (!reason) fby_resample_finish(picture->memory->resampler, sink, out);
-    return reason;
+    return picture->pixels ? resample_pixels(picture) : resample_decoded(picture);
 }
 
 fby_reason fby_picture_hold(fby_picture *picture, const fby_region_of *region)
@@ -305,11 +303,12 @@ fby_reason fby_picture_settle(fby_picture *picture)
     int32_t index = buffer_take(memory, w, h);
     if (index < 0) return FBY_REASON_MEMORY;
     if (picture->resize) {
-        fby_reason reason = resample(picture, &memory->pixels, memory->buffers[index].bytes);
+        fby_reason reason = resample(picture);
         if (reason) {
             buffer_give(memory, index);
             return reason;
         }
+        fby_resample_finish(memory->resampler, &memory->pixels, memory->buffers[index].bytes);
     } else {
         size_t stride;
         const uint8_t *rows = region_start(picture, &stride);
@@ -557,14 +556,20 @@ void fby_picture_flip(fby_picture *picture, bool horizontal, bool vertical)
     picture->flip_vertical ^= vertical;
 }
 
-fby_reason fby_picture_finish(fby_picture *picture, const fby_sink *sink, void *out)
+fby_reason fby_picture_complete(fby_picture *picture)
 {
-    if (picture->memory && picture->resize) return resample(picture, sink, out);
-    fby_reason reason = fby_picture_hold(picture, &picture->region);
-    if (reason || !picture->memory) return reason;
+    return picture->memory && picture->resize ? resample(picture)
+                                              : fby_picture_hold(picture, &picture->region);
+}
+
+void fby_picture_write(fby_picture *picture, const fby_sink *sink, void *out)
+{
+    if (picture->resize) {
+        fby_resample_finish(picture->memory->resampler, sink, out);
+        return;
+    }
     size_t stride;
     const uint8_t *rows = region_start(picture, &stride);
     fby_sink_write(sink, picture->memory->tier, rows, stride, picture->region.w, picture->region.h,
                    picture->flip_horizontal, picture->flip_vertical, out);
-    return FBY_REASON_NONE;
 }

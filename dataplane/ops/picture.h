@@ -125,7 +125,10 @@ fby_reason fby_picture_settle(fby_picture *picture);
 /* Decodes `region` of the source now, so that copies share the pixels; it holds the pending region. Nothing
  * where it is decoded. */
 fby_reason fby_picture_hold(fby_picture *picture, const fby_region_of *region);
-/* Writes the finished picture. */
-fby_reason fby_picture_finish(fby_picture *picture, const fby_sink *sink, void *out);
+/* All that is left to do, but for writing: nothing fails or waits after it. */
+fby_reason fby_picture_complete(fby_picture *picture);
+/* Writes a completed picture, no traced one; nothing else may be done with any picture of its memory in
+ * between. */
+void fby_picture_write(fby_picture *picture, const fby_sink *sink, void *out);
 
 #endif

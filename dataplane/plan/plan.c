@@ -19,14 +19,15 @@ static uint64_t seed_of(const fby_op *op, const void *params)
 
 /* The key of a stage: of its parent's, its op and the op's version, and its parameters as text, which include
  * a random op's augment_seed; with it goes the op's ordinal, on which its draws depend. */
-static fby_digest stage_key(fby_digest parent, const fby_op *op, uint32_t ordinal, const char *params)
+static fby_digest stage_key(fby_digest parent, const fby_op *op, uint32_t ordinal, bool fixed,
+                            const char *params)
 {
     XXH128_hash_t of_params = XXH3_128bits(params, strlen(params));
     uint64_t parts[] = {parent.high,
                         parent.low,
                         XXH3_64bits(op->name, strlen(op->name)),
                         op->version,
-                        op->random ? ordinal : UINT64_MAX,
+                        op->random ? (uint64_t)fixed << 32 | ordinal : UINT64_MAX,
                         of_params.high64,
                         of_params.low64};
     XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
@@ -47,12 +48,12 @@ static char *params_text(const fby_op *op, const void *params)
 }
 
 /* The stage below `parent` with this key, or a new one; its index, or -1 without memory. */
-static int32_t stage_find(fby_plan *plan, int32_t parent, const fby_op_use *use, uint32_t ordinal)
+static int32_t stage_find(fby_plan *plan, int32_t parent, const fby_op_use *use, uint32_t ordinal, bool fixed)
 {
     const fby_op *op = use->op;
     char *text = params_text(op, use->params);
     if (!text) return -1;
-    fby_digest key = stage_key(plan->stages[parent].key, op, ordinal, text);
+    fby_digest key = stage_key(plan->stages[parent].key, op, ordinal, fixed, text);
     int32_t *link = &plan->stages[parent].first;
     while (*link >= 0) {
         fby_stage *stage = &plan->stages[*link];
@@ -63,7 +64,13 @@ static int32_t stage_find(fby_plan *plan, int32_t parent, const fby_op_use *use,
         link = &stage->next;
     }
     fby_stage *stage = &plan->stages[plan->stage_count];
-    *stage = (fby_stage){.key = key, .parent = parent, .first = -1, .next = -1, .op = op, .ordinal = ordinal};
+    *stage = (fby_stage){.key = key,
+                         .parent = parent,
+                         .first = -1,
+                         .next = -1,
+                         .op = op,
+                         .fixed = op->random && fixed,
+                         .ordinal = ordinal};
     snprintf(stage->text, sizeof stage->text, "%s", text);
     free(text);
     stage->augment_seed = seed_of(op, use->params);
@@ -110,7 +117,7 @@ static int branch_add(fby_plan *plan, const fby_spec *spec, uint32_t branch, fby
     uint64_t bit = UINT64_C(1) << branch;
     plan->stages[0].branches |= bit;
     for (uint32_t i = 0; i < spec->op_count; i++) {
-        at = stage_find(plan, at, &spec->ops[i], ordinal);
+        at = stage_find(plan, at, &spec->ops[i], ordinal, spec->order != FBY_ORDER_SHARED);
         if (at < 0) return fby_fail(error, FBY_ENOMEM, "%s: no memory to plan it", spec->name);
         plan->stages[at].branches |= bit;
         ordinal += spec->ops[i].op->random;
@@ -138,6 +145,7 @@ int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count
     for (uint32_t i = 0; i < count; i++) most += specs[i]->op_count;
     int status = FBY_OK;
     fby_plan *plan = calloc(1, sizeof *plan);
+    if (plan) plan->holders = 1;
     if (plan) plan->stages = calloc(most, sizeof *plan->stages);
     if (!plan || !plan->stages) {
         status = fby_fail(error, FBY_ENOMEM, "%s: no memory to plan it", specs[0]->name);
@@ -155,11 +163,24 @@ end:
 void fby_plan_destroy(fby_plan **plan)
 {
     fby_plan *p = *plan;
-    if (!p) return;
+    *plan = NULL;
+    /* The last one sees what all others did to it: nothing, but for their own reads. */
+    if (!p || __atomic_fetch_sub(&p->holders, 1, __ATOMIC_ACQ_REL) != 1) return;
     for (uint32_t i = 0; i < p->stage_count; i++) free(p->stages[i].params);
     free(p->stages);
     free(p);
-    *plan = NULL;
+}
+
+fby_plan *fby_plan_hold(const fby_plan *plan)
+{
+    fby_plan *held = (fby_plan *)plan;
+    __atomic_fetch_add(&held->holders, 1, __ATOMIC_RELAXED); /* by one who holds it: it can't go meanwhile */
+    return held;
+}
+
+fby_digest fby_plan_branch_key(const fby_plan *plan, uint32_t branch)
+{
+    return plan->stages[plan->last[branch]].key;
 }
 
 uint32_t fby_plan_branches(const fby_plan *plan)

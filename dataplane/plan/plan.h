@@ -1,6 +1,6 @@
 /* Plans: what is done to a sample, for whom, and what comes out.
  *
- * A plan is immutable and counted by its owner; workers run it from many threads at once, each with a scratch
+ * A plan is immutable and counted; workers run it from many threads at once, each with a scratch
  * of its own. It has one branch per distinct output; equal prefixes (by stage key) are run once. */
 #ifndef FBY_DATAPLANE_PLAN_H
 #define FBY_DATAPLANE_PLAN_H
@@ -21,11 +21,16 @@ typedef struct fby_branch_info {
 enum { FBY_PLAN_BRANCHES = 64 };
 
 /* One branch for each of 1 to FBY_PLAN_BRANCHES specs, in order (merging equal ones is the planner's
- * business). All specs are over the data set with `fingerprint`. A pipeline whose samples don't come out in
- * one shape is refused naming the op. */
+ * business). All specs are over the data set with `fingerprint`. From their first random op on, pipelines in
+ * shared order merge with those in shared order, and fixed orders with fixed ones: the counters of their
+ * draws are of two kinds. A pipeline whose samples don't come out in one shape is refused naming the op. */
 int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count, fby_digest fingerprint,
                     fby_error *error);
+/* One more holder, each of which calls fby_plan_destroy: the last frees it. Any thread. */
+fby_plan *fby_plan_hold(const fby_plan *plan);
 void fby_plan_destroy(fby_plan **plan);
+/* What identifies a branch's output: the key of its last stage. */
+fby_digest fby_plan_branch_key(const fby_plan *plan, uint32_t branch);
 uint32_t fby_plan_branches(const fby_plan *plan);
 fby_branch_info fby_plan_branch(const fby_plan *plan, uint32_t branch);
 
@@ -58,9 +63,14 @@ typedef struct fby_work {
     size_t length;
     uint64_t id;
     uint64_t branches; /* bit b: branch b wants it */
-    uint64_t turn;     /* epoch in strict order, visit in shared order */
+    uint64_t turn;     /* counter of the random ops of branches in shared order: the visit */
+    uint64_t epoch;    /* and of those in a fixed order */
     uint32_t repeat;
     void *const *out; /* out[b]: where branch b's sample goes, sample_bytes of it */
+    /* Asked once everything is decoded, before the first byte is written to any `out`; false: nothing may be
+     * written any more, and run returns FBY_REASON_TIMEOUT. NULL: always true. */
+    bool (*commit)(void *user);
+    void *user;
 } fby_work;
 
 typedef struct fby_failure {

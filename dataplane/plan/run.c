@@ -15,6 +15,7 @@ typedef struct descent {
     const fby_work *work;
     const fby_op *op; /* being applied, for messages */
     bool decoder;     /* the failure is the decoder's */
+    bool committed;
 } descent;
 
 /* What of the source the branches below would decode, if all want the same. */
@@ -68,7 +69,8 @@ fby_reason fby_stage_apply(const fby_stage *stage, fby_picture *picture, uint64_
 static fby_reason apply(const descent *down, int32_t stage, fby_picture *picture)
 {
     const fby_work *work = down->work;
-    return fby_stage_apply(&down->plan->stages[stage], picture, work->id, work->turn, work->repeat);
+    const fby_stage *at = &down->plan->stages[stage];
+    return fby_stage_apply(at, picture, work->id, at->fixed ? work->epoch : work->turn, work->repeat);
 }
 
 /* The next stage at or after `stage` among its siblings that a wanted branch passes; -1: none. */
@@ -85,7 +87,7 @@ static void foresee(const descent *down, int32_t stage, fby_picture picture, for
 {
     const fby_stage *at = &down->plan->stages[stage];
     fby_reason reason = apply(down, stage, &picture);
-    if (!reason && (at->ends & down->work->branches)) fby_picture_finish(&picture, &at->sink, NULL);
+    if (!reason && (at->ends & down->work->branches)) fby_picture_complete(&picture);
     if (picture.decoded) {
         const fby_region_of *a = &picture.wanted, *b = &seen->region;
         if (seen->any && (a->x != b->x || a->y != b->y || a->w != b->w || a->h != b->h)) seen->differ = true;
@@ -116,8 +118,12 @@ static fby_reason finish(descent *down, const fby_stage *stage, fby_picture *pic
     uint64_t ends = stage->ends & down->work->branches;
     uint32_t first = (uint32_t)__builtin_ctzll(ends);
     void *out = down->work->out[first];
-    fby_reason reason = fby_picture_finish(picture, &stage->sink, out);
+    fby_reason reason = fby_picture_complete(picture);
     if (reason) return reason;
+    if (!down->committed && down->work->commit && !down->work->commit(down->work->user))
+        return FBY_REASON_TIMEOUT;
+    down->committed = true;
+    fby_picture_write(picture, &stage->sink, out);
     for (ends &= ends - 1; ends; ends &= ends - 1) {
         void *also = down->work->out[__builtin_ctzll(ends)];
         if (also != out) memcpy(also, out, down->plan->branches[first].sample_bytes);

@@ -9,6 +9,7 @@ typedef struct fby_stage {
     int32_t parent, first,
         next;              /* stages: above; its first one below; the next below the same parent. -1: none */
     const fby_op *op;      /* NULL for the source */
+    bool fixed;            /* random, in a fixed order: its counter is the epoch */
     void *params;          /* owned */
     uint64_t augment_seed; /* of a random op */
     uint32_t ordinal;      /* of a random op among its pipeline's random ops */
@@ -19,6 +20,7 @@ typedef struct fby_stage {
 } fby_stage;
 
 struct fby_plan {
+    uint32_t holders;  /* atomic */
     fby_stage *stages; /* the source first; a parent before what hangs below it */
     uint32_t stage_count;
     fby_branch_info branches[FBY_PLAN_BRANCHES];

@@ -8,7 +8,10 @@
  *   client                         server
  *   ABANDON {epoch}                ABANDONED {next epoch} | FAILED {FBY_EEND}
  *                                  TASK_FAILED {code, sample, text}: before the descriptor that says so
- *   STATUS                         STATUS_REPLY with a descriptor of JSON text
+ *   SEGMENT {block}                SEGMENT_REPLY {block} with a descriptor: a descriptor of the ring named it
+ *   BLOCKS                         BLOCKS_REPLY {count, blocks}: those there are. The client unmaps all
+ * others: the server has (its down region's `gone` has changed) STATUS                         STATUS_REPLY
+ * with a descriptor of JSON text
  *
  * Closing the socket ends the task. Sizes are fixed and little-endian; a message of another size, type or
  * order is answered by a disconnect: FBY_EPROTO. Messages grow only with the protocol's version. */
@@ -37,7 +40,11 @@ typedef enum fby_message_type {
     FBY_MESSAGE_ABANDONED = 8,
     FBY_MESSAGE_TASK_FAILED = 9,
     FBY_MESSAGE_STATUS = 10,
-    FBY_MESSAGE_STATUS_REPLY = 11
+    FBY_MESSAGE_STATUS_REPLY = 11,
+    FBY_MESSAGE_SEGMENT = 12,
+    FBY_MESSAGE_SEGMENT_REPLY = 13,
+    FBY_MESSAGE_BLOCKS = 14,
+    FBY_MESSAGE_BLOCKS_REPLY = 15
 } fby_message_type;
 
 typedef struct fby_message {
@@ -88,9 +95,8 @@ typedef struct fby_progress_message {
 } fby_progress_message;
 static_assert(sizeof(fby_progress_message) == 32, "protocol");
 
-/* Descriptors: segment, down, up, eventfd, class names (text of NUL-terminated names; absent where classes is
- * 0). */
-enum { FBY_OPENED_FDS = 4 };
+/* Descriptors: down, up, eventfd, class names (text of NUL-terminated names; absent where classes is 0). */
+enum { FBY_OPENED_FDS = 3 };
 
 typedef struct fby_opened {
     fby_message head;
@@ -104,6 +110,22 @@ typedef struct fby_opened {
     uint32_t spin_ns;
 } fby_opened;
 static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 12 * 4, "protocol");
+
+/* SEGMENT and its reply. */
+typedef struct fby_block_message {
+    fby_message head;
+    uint32_t block, reserved;
+} fby_block_message;
+static_assert(sizeof(fby_block_message) == 24, "protocol");
+
+enum { FBY_BLOCKS_MOST = 1024 };
+
+typedef struct fby_blocks_message {
+    fby_message head;
+    uint32_t count, reserved;
+    uint32_t blocks[FBY_BLOCKS_MOST]; /* `count` of them */
+} fby_blocks_message;
+static_assert(sizeof(fby_blocks_message) == 24 + 4 * FBY_BLOCKS_MOST, "protocol");
 
 typedef struct fby_epoch_message {
     fby_message head;

@@ -18,6 +18,7 @@
 typedef struct fby_server fby_server;
 typedef struct fby_session fby_session;
 typedef struct fby_subscription fby_subscription;
+typedef struct fby_setup_job fby_setup_job;
 
 /* --- memory
  * ------------------------------------------------------------------------------------------------------- */
@@ -31,33 +32,157 @@ typedef struct fby_budget {
 bool fby_budget_take(fby_budget *budget, uint64_t bytes);
 void fby_budget_give(fby_budget *budget, uint64_t bytes);
 
+/* --- places
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* A place holds one sample of one branch. Places are numbered block << 16 | index: a block is a segment's
+ * one block, its number unique within the source. A draw takes a run of neighbouring places where there is
+ * one; who holds a place is kept here alone, a bit for each seat. */
+enum { FBY_SEATS = 64, STORE_PLACES_MOST = 32768, BLOCKS_MOST = 65536, SPARE_PLACES = 16 };
+
+typedef struct fby_source fby_source;
+typedef struct fby_group fby_group;
+typedef struct fby_drawn fby_drawn;
+
+/* A segment and its ledger. */
+typedef struct fby_store {
+    struct fby_store *next;
+    fby_group *group; /* NULL while it isn't in use yet, or any more */
+    fby_region segment;
+    uint32_t block, places;
+    uint64_t bytes;           /* of the budget */
+    uint64_t *free, *filling; /* bitmaps: nobody's; a worker may be writing to it */
+    uint64_t *holders;        /* per place, a bit a seat: drawn for it and not given back */
+    uint32_t *generations;    /* per place: counts its rounds */
+    uint32_t free_count;
+    bool retiring;   /* takes nothing new */
+    uint64_t mapped; /* a bit for each seat whose client was sent the segment */
+} fby_store;
+
+/* What the set-up thread makes: everything but group and neighbours. */
+int fby_store_make(fby_store *store, const fby_branch_info *info, fby_error *error);
+void fby_store_free(fby_store *store);
+
+/* The tasks whose pipelines have one output: they share places. */
+struct fby_group {
+    fby_group *next;
+    fby_source *source;
+    fby_digest key;
+    fby_branch_info info;
+    uint32_t branch; /* in the source's plan of now */
+    fby_store *stores;
+    uint32_t places, free; /* of the stores that don't retire */
+};
+
+/* Takes `count` places for `seats`, neighbours where it can be; there must be as many. */
+void fby_places_take(fby_group *group, uint32_t count, uint64_t seats, uint32_t *places);
+/* The worker is done with a place. */
+void fby_place_filled(fby_source *source, uint32_t place);
+/* Has a place filled anew, if all who hold it are among `seats`. */
+bool fby_place_reuse(fby_source *source, uint32_t place, uint64_t seats);
+/* Seats that don't need a place any more. */
+void fby_place_release(fby_source *source, uint32_t place, uint64_t seats);
+fby_target fby_place_target(const fby_source *source, uint32_t place);
+
+/* --- sources
+ * ------------------------------------------------------------------------------------------------------- */
+
+/* A data set, its sampler, and the tasks that draw from it. The set-up thread makes and frees it and counts
+ * its users; all below `members` is the conductor's. */
+struct fby_source {
+    fby_server *server;
+    fby_source *registered; /* the set-up thread's list */
+    uint32_t users;
+    fby_digest fingerprint;
+    fby_dataset *dataset;
+    fby_sampler *sampler;
+    uint64_t reserved_bytes;
+
+    fby_subscription *members[FBY_SAMPLER_TASKS]; /* by the sampler's number */
+    fby_subscription *tasks;                      /* all with a seat */
+    fby_source *next;                             /* the conductor's list: those with tasks */
+    bool listed;
+    uint64_t seats;
+    uint32_t batch_most; /* of the members */
+    uint32_t out;        /* lots in the engine */
+    fby_group *groups;
+    fby_plan *plan;
+    fby_store **stores; /* by block */
+    uint32_t store_room;
+    fby_store *gone; /* retired, but still mapped by a client */
+    fby_drawn *spare;
+};
+
+/* Puts a task into its source's bookkeeping. 1: done; 0: `job` goes to the set-up thread once more, for the
+ * memory listed in it; or a status. */
+int fby_source_admit(fby_source *source, fby_subscription *task, fby_setup_job *job, fby_error *error);
+/* Takes a task out of the sampler: nothing more is drawn for it. */
+void fby_source_part(fby_subscription *task);
+/* It is gone: its seat is free, and so is memory that nobody else needs. */
+void fby_source_forget(fby_subscription *task);
+/* One draw, if anybody is hungry; whether there was one. */
+bool fby_source_draw(fby_source *source);
+void fby_drawn_finished(fby_lot *lot);
+/* One task less waits for it. */
+void fby_drawn_unref(fby_drawn *drawn);
+/* The blocks that the task's client should map, at most `most`; forgets that it maps others. */
+uint32_t fby_source_blocks(fby_subscription *task, uint32_t *blocks, uint32_t most);
+/* The segment of a block of the task's, noted as mapped by it; -1: there is none. */
+int fby_source_segment(fby_subscription *task, uint32_t block);
+/* Stores that were made for a task that never came to be. */
+void fby_source_unmake(fby_server *server, fby_setup_job *job);
+
+/* What one draw gives one group. */
+typedef struct fby_part {
+    fby_group *group;
+    uint64_t seats;
+    uint32_t *places; /* one a sample */
+} fby_part;
+
+/* A stand-in for a bad sample of a draw, in a lot of its own. */
+typedef struct fby_repair {
+    fby_drawn *drawn;
+    uint32_t part, index;
+    uint64_t seats;
+} fby_repair;
+
+/* A draw, from the engine's queue to the last task that is done with it. */
+struct fby_drawn {
+    fby_drawn *next;
+    fby_source *source;
+    fby_lot lot;
+    uint32_t job_room, part_room;
+    fby_part *parts;
+    uint32_t part_count;
+    uint8_t *flags;      /* one a sample: fby_sample_flag */
+    fby_repair *repairs; /* one a sample, where this is a lot of stand-ins */
+    uint32_t waiting;    /* tasks whose turn of it is still to come, and repairs under way */
+    bool filling;
+};
+
+/* Stands in for a sample, for one task. */
+typedef struct fby_swap {
+    uint32_t index, place;
+    uint8_t flags;
+} fby_swap;
+
+/* A draw that waits for its turn with one task. */
+typedef struct fby_pending {
+    fby_drawn *drawn;
+    uint32_t part;
+    uint64_t epoch;
+    bool epoch_last;
+    uint32_t repairs; /* stand-ins that aren't there yet */
+    int64_t failed;   /* the first bad sample that the task fails over, or -1 */
+    fby_swap *swaps;
+    uint32_t swap_count;
+} fby_pending;
+
 /* --- tasks
  * ----------------------------------------------------------------------------------------------------------
  */
 
-/* A block, the lot that fills it, and where it is in its round. */
-typedef enum slot_state {
-    SLOT_FREE,
-    SLOT_FILLING,
-    SLOT_READY,      /* filled; waits for its turn */
-    SLOT_DELIVERED,  /* the client's until it returns */
-    SLOT_QUARANTINED /* nobody's until the stuck worker returns: it couldn't be taken from it */
-} slot_state;
-
-typedef struct fby_slot {
-    fby_lot lot;
-    fby_subscription *task;
-    uint32_t index; /* block number less the segment's first */
-    uint32_t generation;
-    slot_state state;
-    bool dropped; /* its epoch was given up, or its task ended: of no use when it comes back */
-    bool failed;  /* ready, but what comes is its sample's failure */
-    uint64_t epoch;
-    bool epoch_last;
-    uint32_t *again; /* indexes of jobs to run again */
-} fby_slot;
-
-enum { BAD_REMEMBERED = 32, FIRST_BLOCK = 1 };
+enum { BAD_REMEMBERED = 32 };
 
 /* Samples found bad, by epoch; zero-initialised. */
 typedef struct fby_bad_set {
@@ -84,6 +209,35 @@ typedef struct fby_bad_sample {
     char text[FBY_DECODE_TEXT];
 } fby_bad_sample;
 
+/* What an event belongs to. */
+typedef enum watch_kind {
+    WATCH_LISTEN,
+    WATCH_SIGNAL,
+    WATCH_ENGINE,
+    WATCH_SETUP,
+    WATCH_SOCKET,
+    WATCH_PEER,
+    WATCH_RETURNS
+} watch_kind;
+
+typedef struct fby_watch {
+    watch_kind kind;
+    fby_session *session;
+    fby_subscription *task;
+} fby_watch;
+
+/* Extents of one block that a client holds: their lengths, at their first places. */
+typedef struct fby_ledger {
+    uint32_t block;
+    uint16_t *lengths;
+    uint32_t places;
+} fby_ledger;
+
+typedef struct fby_extent {
+    uint32_t place, count;
+    uint8_t flags;
+} fby_extent;
+
 struct fby_subscription {
     fby_subscription *next;
     fby_server *server;
@@ -91,75 +245,104 @@ struct fby_subscription {
     uint64_t number;
     /* Made by the set-up thread. */
     fby_spec *spec;
-    fby_dataset *dataset;
-    fby_plan *plan;
+    fby_source *source;
+    fby_digest key; /* of what comes out */
     fby_branch_info branch;
-    fby_sampler *sampler;
-    uint32_t bit;
-    fby_region segment, down, up;
+    uint64_t *subset; /* NULL: all ids */
+    fby_region down, up;
     int event_fd, classes_fd;
-    uint64_t reserved_bytes, shared_bytes;
-    uint32_t window;  /* batches */
-    uint64_t batches; /* per epoch */
+    uint64_t reserved_bytes;
+    uint64_t shared_bytes;   /* rings and window */
+    uint32_t window;         /* batches */
+    uint32_t window_samples; /* at most so many are out, and the last draw's */
     fby_delivery_writer delivery;
     fby_returns_reader returns;
-    uint32_t return_capacity;
-    fby_slot *slots;
-    uint32_t slot_count;
-    fby_slot **free_slots;
-    uint32_t free_count;
-    fby_slot **pending; /* in the order they were drawn */
-    uint32_t pending_count;
+    uint32_t delivery_capacity, return_capacity;
+    /* In its source. */
+    fby_subscription *next_of_source;
+    bool admitted, joined; /* it has a group and a seat; the sampler knows it */
+    uint32_t bit, seat;
+    fby_group *group;
+    uint64_t batches, samples; /* per epoch */
+    fby_pending *pending;      /* in the order they were drawn */
+    uint32_t pending_count, pending_room;
+    uint32_t gone; /* as published in its down region */
     /* Delivery. */
-    uint64_t epoch, batch; /* of the next batch to be delivered */
+    uint64_t epoch, batch; /* of the batch being put together */
+    fby_extent *extents;   /* of it */
+    uint32_t extent_count, batch_fill;
     uint64_t least_epoch;  /* older ones were given up */
     uint64_t drawn_epochs; /* epochs below this are drawn to their end */
     bool published;        /* something was put since the last publish */
     bool failed, ended, closing;
     fby_error failure;
-    uint32_t out; /* lots in the engine */
-    void **moved; /* where blocks were moved to, away from abandoned workers */
-    uint32_t moved_count;
+    uint32_t under_way; /* draws in the engine with something for it */
+    /* What its client holds. */
+    fby_ledger *ledgers;
+    uint32_t ledger_count;
+    uint32_t held_extents, held_samples;
+    /* Of a task whose client closed its socket but lives: until it returns what it holds, or dies. */
+    fby_peer peer;
+    fby_watch peer_watch, returns_watch;
     /* Figures. */
-    uint64_t opened_ns, delivered_samples, delivered_batches, returned_batches;
+    uint64_t opened_ns, delivered_samples, delivered_batches, contiguous_batches, returned_samples;
     uint64_t bad_total, substituted;
     fby_bad_set bad_known;
-    fby_bad_count *bad_counts; /* one per slot: as many epochs can be under way at once; epoch e's is at e %
-                                  slot_count */
+    fby_bad_count *bad_counts; /* epoch e's is at e % bad_epochs: no more can be under way */
+    uint32_t bad_epochs;
     fby_bad_sample bad[BAD_REMEMBERED]; /* the latest; bad_total counts all */
 };
 
-/* Draws while somebody is hungry, submits, delivers, wakes. */
-void fby_subscription_advance(fby_subscription *task);
+/* Delivers what is ready, in its turn. */
+void fby_subscription_deliver(fby_subscription *task);
+/* Makes what was put visible and wakes its client. */
+void fby_subscription_publish(fby_subscription *task);
 void fby_subscription_take_returns(fby_subscription *task);
-void fby_subscription_lot_finished(fby_lot *lot);
-void fby_subscription_lot_released(fby_lot *lot);
+/* A place for one more draw; false without memory. */
+bool fby_subscription_reserve(fby_subscription *task);
+/* Ends the task with a reason that its client gets, after what was delivered before. */
+void fby_subscription_fail(fby_subscription *task, const fby_error *why);
 /* The rest of `epoch` is given up: the next epoch in *next, or FBY_EEND. */
 int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *next);
-/* No more draws; what is out is dropped when it comes back. */
-void fby_subscription_end(fby_subscription *task);
+/* Its client has closed, or died: no more draws; what is on its way is dropped. */
+void fby_subscription_end(fby_subscription *task, fby_peer *peer);
+/* Its client is no more: whatever it held comes back. */
+void fby_subscription_bury(fby_subscription *task);
+/* Its watches go; the conductor's, before it is freed. */
+void fby_subscription_unwatch(fby_subscription *task);
 /* True once nothing of it is out: it may be destroyed. */
 bool fby_subscription_idle(const fby_subscription *task);
-/* Workers that were given up inside a decoder with one of its samples. */
-uint32_t fby_subscription_abandoned(const fby_subscription *task);
 /* The set-up thread's: everything that a task owns. */
 void fby_subscription_free(fby_subscription *task);
+
+/* What a bad sample means to a task. True: it is to be replaced; false: the task fails over it in its turn.
+ */
+bool fby_bad_replace(fby_subscription *task, const fby_job *job, uint64_t epoch);
+void fby_bad_fail(fby_subscription *task, const fby_job *job, uint64_t epoch);
 
 /* --- set-up
  * -------------------------------------------------------------------------------------------------------- */
 
-typedef struct fby_setup_job {
-    struct fby_setup_job *next; /* in the conductor's backlog */
-    enum { SETUP_OPEN, SETUP_FREE, SETUP_STOP } kind;
+struct fby_setup_job {
+    fby_setup_job *next; /* in the conductor's backlog */
+    /* OPEN makes the task, GROW the stores that its source needs more, FREE frees both. */
+    enum { SETUP_OPEN, SETUP_GROW, SETUP_FREE, SETUP_STOP } kind;
     uint64_t session; /* number */
     char *name, *base, *text;
     size_t text_bytes;
     uint32_t cancelled;     /* atomic: the conductor's wish */
     uint64_t found, done;   /* atomic: progress */
     fby_subscription *task; /* result, or what to free */
+    struct fby_grown {
+        fby_store *store;
+        fby_digest key; /* of its group */
+        fby_branch_info info;
+    } * grown;
+    uint32_t grown_count;
+    fby_region region; /* to be unmapped, where base isn't NULL */
     int status;
     fby_error error;
-} fby_setup_job;
+};
 
 int fby_setup_start(fby_server *server, fby_error *error);
 void fby_setup_stop(fby_server *server);
@@ -174,22 +357,6 @@ void fby_setup_job_free(fby_setup_job *job);
 /* --- sessions
  * ----------------------------------------------------------------------------------------------------------
  */
-
-typedef enum watch_kind {
-    WATCH_LISTEN,
-    WATCH_SIGNAL,
-    WATCH_ENGINE,
-    WATCH_SETUP,
-    WATCH_SOCKET,
-    WATCH_PEER,
-    WATCH_RETURNS
-} watch_kind;
-
-/* What an event belongs to. */
-typedef struct fby_watch {
-    watch_kind kind;
-    fby_session *session;
-} fby_watch;
 
 struct fby_session {
     fby_session *next;
@@ -211,7 +378,8 @@ void fby_session_read(fby_session *session);
 void fby_session_close(fby_session *session, const char *why);
 /* FAILED, or TASK_FAILED where `type` says so. */
 void fby_session_fail(fby_session *session, fby_message_type type, const fby_error *error);
-void fby_session_opened(fby_session *session, fby_setup_job *job);
+/* Takes what the set-up thread made. True: the job went there once more. */
+bool fby_session_opened(fby_session *session, fby_setup_job *job);
 void fby_session_progress(fby_session *session);
 
 /* --- the conductor
@@ -226,6 +394,8 @@ struct fby_server {
     fby_watch listen_watch, signal_watch, engine_watch, setup_watch;
     fby_session *sessions;
     fby_subscription *tasks;
+    fby_source *sources;
+    fby_source *registry; /* the set-up thread's: all that are open */
     uint64_t next_number;
     uint64_t idle_since_ns;
     uint64_t started_ns;

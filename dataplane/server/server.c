@@ -206,10 +206,9 @@ static void setup_take(fby_server *server)
     while ((job = fby_setup_finished(server))) {
         fby_session *session = server->sessions;
         while (session && (session->closed || session->opening != job)) session = session->next;
-        if (session) {
-            fby_session_opened(session, job);
-        }
-        if (job->task) { /* nobody is there to take it */
+        if (session && fby_session_opened(session, job)) continue; /* it is on its way again */
+        if (job->task) {                                           /* nobody is there to take it */
+            fby_source_unmake(server, job);
             job->kind = SETUP_FREE;
             fby_setup_submit(server, job);
         } else {
@@ -221,7 +220,7 @@ static void setup_take(fby_server *server)
 static void event_take(fby_server *server, fby_watch *watch)
 {
     fby_session *session = watch->session;
-    if (watch->kind >= WATCH_SOCKET && (!session || session->closed)) return;
+    if (watch->kind >= WATCH_SOCKET && !watch->task && (!session || session->closed)) return;
     switch (watch->kind) {
     case WATCH_LISTEN:
         fby_session_accept(server);
@@ -241,23 +240,41 @@ static void event_take(fby_server *server, fby_watch *watch)
         fby_session_read(session);
         break;
     case WATCH_PEER:
-        fby_session_close(session, NULL);
+        if (session)
+            fby_session_close(session, NULL);
+        else
+            fby_subscription_bury(watch->task);
         break;
     case WATCH_RETURNS:
-        if (session->task) event_drain(session->task->event_fd);
+        if (watch->task)
+            event_drain(watch->task->event_fd);
+        else if (session->task)
+            event_drain(session->task->event_fd);
         break;
     }
+}
+
+/* A closed task's client may still hold something. */
+static bool expects_returns(const fby_subscription *task)
+{
+    return !task->closing || task->held_extents;
 }
 
 static void tasks_advance(fby_server *server)
 {
     for (fby_subscription *task = server->tasks; task; task = task->next)
-        if (!task->closing) fby_subscription_take_returns(task);
+        if (expects_returns(task)) fby_subscription_take_returns(task);
     fby_lot *lot;
-    while ((lot = fby_engine_finished(server->engine))) fby_subscription_lot_finished(lot);
-    while ((lot = fby_engine_released(server->engine))) fby_subscription_lot_released(lot);
+    while ((lot = fby_engine_finished(server->engine))) fby_drawn_finished(lot);
+    for (fby_subscription *task = server->tasks; task; task = task->next) fby_subscription_deliver(task);
+    /* One draw of each source in turn. */
+    for (bool drawn = true; drawn;) {
+        drawn = false;
+        for (fby_source *source = server->sources; source; source = source->next)
+            drawn = fby_source_draw(source) || drawn;
+    }
     for (fby_subscription *task = server->tasks; task; task = task->next)
-        if (!task->closing) fby_subscription_advance(task);
+        if (!task->closing) fby_subscription_publish(task);
 }
 
 /* Hands ended tasks to the set-up thread, frees ended sessions. */
@@ -271,6 +288,8 @@ static void ended_free(fby_server *server)
             continue;
         }
         *link = task->next;
+        fby_subscription_unwatch(task);
+        fby_source_forget(task);
         job->kind = SETUP_FREE;
         job->task = task;
         fby_setup_submit(server, job);
@@ -291,14 +310,15 @@ static bool news_there(fby_server *server)
 {
     bool news = false;
     for (fby_subscription *task = server->tasks; task; task = task->next) {
-        if (task->closing) continue;
-        uint64_t before = task->returned_batches;
+        if (!expects_returns(task)) continue;
+        uint64_t before = task->returned_samples;
+        bool open = !task->closing;
         fby_subscription_take_returns(task);
-        news = news || task->returned_batches != before || task->closing;
+        news = news || task->returned_samples != before || (open && task->closing);
     }
     fby_lot *lot;
     while ((lot = fby_engine_finished(server->engine))) {
-        fby_subscription_lot_finished(lot);
+        fby_drawn_finished(lot);
         news = true;
     }
     return news;
@@ -336,14 +356,14 @@ static int sleep_ms(const fby_server *server)
     for (const fby_session *session = server->sessions; session && !busy; session = session->next)
         busy = session->opening;
     for (const fby_subscription *task = server->tasks; task && !busy; task = task->next)
-        busy = task->out || task->closing || fby_subscription_abandoned(task);
+        busy = task->under_way || (task->closing && !task->held_extents);
     return busy ? BUSY_SLEEP_MS : -1;
 }
 
 static void round_sleep(fby_server *server)
 {
     for (fby_subscription *task = server->tasks; task; task = task->next)
-        if (!task->closing) fby_conductor_park(task->down.base);
+        if (expects_returns(task)) fby_conductor_park(task->down.base);
     fby_engine_park(server->engine);
     bool news = news_there(server);
     struct epoll_event events[EVENTS_AT_ONCE];
@@ -351,7 +371,7 @@ static void round_sleep(fby_server *server)
     server->sleeps += !news;
     fby_engine_unpark(server->engine);
     for (fby_subscription *task = server->tasks; task; task = task->next)
-        if (!task->closing) fby_conductor_unpark(task->down.base);
+        if (expects_returns(task)) fby_conductor_unpark(task->down.base);
     for (int i = 0; i < count; i++) event_take(server, events[i].data.ptr);
 }
 
@@ -385,7 +405,9 @@ static void server_end(fby_server *server)
     if (server->listener >= 0 && !server->options.embedded) unlink(server->options.socket);
     for (fby_session *session = server->sessions; session; session = session->next)
         fby_session_close(session, NULL);
-    /* Lots come back in milliseconds, but for those of stuck workers. */
+    /* What clients hold stays mapped by them. Lots come back in milliseconds, but for those of stuck workers.
+     */
+    for (fby_subscription *task = server->tasks; task; task = task->next) fby_subscription_bury(task);
     uint64_t deadline = fby_now_ns() + END_NS;
     while (server->engine && server->tasks && fby_now_ns() < deadline) {
         tasks_advance(server);

@@ -132,6 +132,23 @@ static int abandon_take(fby_session *session, const fby_epoch_message *message, 
     return message_send(session, &answer, sizeof answer, NULL, 0, NULL, 0);
 }
 
+static int segment_take(fby_session *session, const fby_block_message *message, size_t bytes)
+{
+    if (!session->task || bytes != sizeof *message) return -1;
+    int fd = fby_source_segment(session->task, message->block);
+    if (fd < 0) return -1;
+    fby_block_message answer = {fby_message_head(FBY_MESSAGE_SEGMENT_REPLY, 0), message->block, 0};
+    return message_send(session, &answer, sizeof answer, NULL, 0, &fd, 1);
+}
+
+static int blocks_take(fby_session *session)
+{
+    if (!session->task) return -1;
+    fby_blocks_message answer = {.head = fby_message_head(FBY_MESSAGE_BLOCKS_REPLY, 0)};
+    answer.count = fby_source_blocks(session->task, answer.blocks, FBY_BLOCKS_MOST);
+    return message_send(session, &answer, sizeof answer, NULL, 0, NULL, 0);
+}
+
 static int status_take(fby_session *session)
 {
     json_t *status = fby_server_status(session->server);
@@ -158,6 +175,7 @@ void fby_session_read(fby_session *session)
         fby_hello hello;
         fby_open open;
         fby_epoch_message epoch;
+        fby_block_message block;
         uint8_t bytes[sizeof(fby_open) + FBY_MESSAGE_TEXT];
     } message; /* the conductor's alone */
     for (int taken = 0; taken < MESSAGES_AT_ONCE && !session->closed; taken++) {
@@ -179,6 +197,10 @@ void fby_session_read(fby_session *session)
                 status = open_take(session, &message.open, (size_t)got);
             if (message.head.type == FBY_MESSAGE_ABANDON)
                 status = abandon_take(session, &message.epoch, (size_t)got);
+            if (message.head.type == FBY_MESSAGE_SEGMENT)
+                status = segment_take(session, &message.block, (size_t)got);
+            if (message.head.type == FBY_MESSAGE_BLOCKS && (size_t)got == sizeof message.head)
+                status = blocks_take(session);
             if (message.head.type == FBY_MESSAGE_STATUS && (size_t)got == sizeof message.head)
                 status = status_take(session);
         }
@@ -263,7 +285,7 @@ void fby_session_close(fby_session *session, const char *why)
         /* The client has this eventfd too, so that closing it here won't end the watch: it would outlive the
          * session. */
         epoll_ctl(server->epoll, EPOLL_CTL_DEL, session->task->event_fd, NULL);
-        fby_subscription_end(session->task);
+        fby_subscription_end(session->task, &session->peer);
         session->task->session = NULL;
         session->task = NULL;
     }
@@ -279,19 +301,14 @@ void fby_session_close(fby_session *session, const char *why)
     fby_server_cpus_update(server);
 }
 
-void fby_session_opened(fby_session *session, fby_setup_job *job)
+/* Its memory is there: the task begins. */
+static void task_begin(fby_session *session, fby_subscription *task)
 {
-    session->opening = NULL;
-    if (job->status) {
-        fby_session_fail(session, FBY_MESSAGE_FAILED, &job->error);
-        return;
-    }
     fby_server *server = session->server;
-    fby_subscription *task = job->task;
     const fby_branch_info *branch = &task->branch;
     fby_opened opened = {.head = fby_message_head(FBY_MESSAGE_OPENED, 0),
-                         .dataset = fby_dataset_count(task->dataset),
-                         .samples = fby_sampler_samples(task->sampler, task->bit),
+                         .dataset = fby_dataset_count(task->source->dataset),
+                         .samples = task->samples,
                          .batches = task->batches,
                          .epochs = task->spec->epochs,
                          .sample_bytes = branch->sample_bytes,
@@ -302,14 +319,19 @@ void fby_session_opened(fby_session *session, fby_setup_job *job)
                          .element = branch->dtype,
                          .channels_last = branch->layout == FBY_HWC,
                          .dimensions = branch->dimensions,
-                         .classes = task->classes_fd >= 0 ? fby_dataset_classes(task->dataset) : 0,
+                         .classes = task->classes_fd >= 0 ? fby_dataset_classes(task->source->dataset) : 0,
                          .return_capacity = task->return_capacity};
     memcpy(opened.shape, branch->shape, sizeof opened.shape);
     /* Spinning pays only where the trainer has a CPU that no worker wants. */
     fby_engine_stats stats;
     fby_engine_get_stats(server->engine, &stats);
     if (fby_cpus_count(&session->cpus) > stats.workers) opened.spin_ns = 20000;
-    int fds[5] = {task->segment.fd, task->down.fd, task->up.fd, task->event_fd, task->classes_fd};
+    task->session = session;
+    session->task = task;
+    task->number = server->next_number++;
+    task->next = server->tasks;
+    server->tasks = task;
+    int fds[FBY_OPENED_FDS + 1] = {task->down.fd, task->up.fd, task->event_fd, task->classes_fd};
     if (message_send(session, &opened, sizeof opened, NULL, 0, fds, FBY_OPENED_FDS + (opened.classes > 0)))
         return;
     fby_error error = FBY_ERROR_INIT;
@@ -317,14 +339,29 @@ void fby_session_opened(fby_session *session, fby_setup_job *job)
         fby_session_close(session, error.text);
         return;
     }
-    task->session = session;
-    session->task = task;
-    job->task = NULL;
-    task->number = server->next_number++;
-    task->next = server->tasks;
-    server->tasks = task;
     fby_server_log(server, "task %llu: %s, process %d, %llu samples, %llu batches an epoch, %.1f MiB shared",
                    (unsigned long long)task->number, task->spec->name, (int)session->peer.pid,
                    (unsigned long long)opened.samples, (unsigned long long)opened.batches,
                    (double)task->shared_bytes / (1 << 20));
+}
+
+bool fby_session_opened(fby_session *session, fby_setup_job *job)
+{
+    fby_server *server = session->server;
+    int admitted = job->status;
+    if (!admitted) admitted = fby_source_admit(job->task->source, job->task, job, &job->error);
+    if (!admitted) {
+        job->kind = SETUP_GROW;
+        fby_setup_submit(server, job);
+        return true;
+    }
+    session->opening = NULL;
+    if (admitted < 0) {
+        fby_session_fail(session, FBY_MESSAGE_FAILED, &job->error);
+        return false;
+    }
+    fby_subscription *task = job->task;
+    job->task = NULL;
+    task_begin(session, task);
+    return false;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dataplane/server/internal.h"
+#include "dataplane/server/split.h"
 #include "ringbuf/atomic.h"
 
 enum { REQUESTS = 4096, LEAST_WINDOW_SAMPLES = 128 };
@@ -46,7 +47,7 @@ static bool progress_note(void *user, uint64_t found, uint64_t done)
 
 static int classes_write(fby_subscription *task, fby_error *error)
 {
-    uint32_t classes = fby_dataset_classes(task->dataset);
+    uint32_t classes = fby_dataset_classes(task->source->dataset);
     if (!classes) return 0;
     task->classes_fd = memfd_create("forebay-classes", MFD_CLOEXEC);
     int copy = task->classes_fd >= 0 ? fcntl(task->classes_fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -58,7 +59,7 @@ static int classes_write(fby_subscription *task, fby_error *error)
         return status;
     }
     for (uint32_t i = 0; i < classes; i++) {
-        const char *name = fby_dataset_class(task->dataset, i);
+        const char *name = fby_dataset_class(task->source->dataset, i);
         fwrite(name, 1, strlen(name) + 1, file);
     }
     bool failed = ferror(file);
@@ -68,95 +69,135 @@ static int classes_write(fby_subscription *task, fby_error *error)
 }
 
 /* Refuses with the figures where --memory is short. */
-static int memory_reserve(fby_subscription *task, uint64_t segment_bytes, uint64_t other_bytes,
-                          fby_error *error)
+static int budget_take(fby_server *server, const fby_spec *spec, uint64_t bytes, uint64_t samples,
+                       uint64_t sample_bytes, fby_error *error)
 {
-    fby_budget *budget = &task->server->budget;
-    const fby_spec *spec = task->spec;
-    uint64_t needed = segment_bytes + other_bytes + fby_sampler_bytes(task->sampler) +
-                      fby_dataset_index_bytes(task->dataset);
-    if (fby_budget_take(budget, needed)) {
-        task->reserved_bytes = needed;
-        return 0;
-    }
+    fby_budget *budget = &server->budget;
+    if (fby_budget_take(budget, bytes)) return 0;
     uint64_t used = fby_load_relaxed_u64(&budget->used);
-    return fby_fail(
-        error, FBY_ENOMEM,
-        "%s: the task needs at least %.1f MiB (%u blocks of %u samples of %llu bytes), but of the %.1f MiB "
-        "that --memory allows %.1f MiB are free: raise --memory, or make batch or window smaller",
-        spec->name, (double)needed / (1 << 20), task->slot_count, spec->batch_size,
-        (unsigned long long)task->branch.sample_bytes, (double)budget->limit / (1 << 20),
-        (double)(budget->limit > used ? budget->limit - used : 0) / (1 << 20));
+    return fby_fail(error, FBY_ENOMEM,
+                    "%s: the task needs at least %.1f MiB (room for %llu samples of %llu bytes), but of the "
+                    "%.1f MiB that "
+                    "--memory allows %.1f MiB are free: raise --memory, or make batch or window smaller",
+                    spec->name, (double)bytes / (1 << 20), (unsigned long long)samples,
+                    (unsigned long long)sample_bytes, (double)budget->limit / (1 << 20),
+                    (double)(budget->limit > used ? budget->limit - used : 0) / (1 << 20));
 }
 
-static int places_make(fby_subscription *task, fby_error *error)
+/* --- sources
+ * ------------------------------------------------------------------------------------------------------- */
+
+static fby_source *source_find(fby_server *server, fby_digest fingerprint, uint64_t count)
 {
-    task->slots = calloc(task->slot_count, sizeof *task->slots);
-    task->free_slots = calloc(task->slot_count, sizeof *task->free_slots);
-    task->pending = calloc(task->slot_count, sizeof *task->pending);
-    task->bad_counts = calloc(task->slot_count, sizeof *task->bad_counts);
-    if (!task->slots || !task->free_slots || !task->pending || !task->bad_counts)
-        return fby_fail(error, FBY_ENOMEM, "no memory for %u blocks' bookkeeping", task->slot_count);
-    const fby_segment_header *head = fby_segment_head(&task->segment);
-    for (uint32_t i = task->slot_count; i-- > 0;) {
-        fby_slot *slot = &task->slots[i];
-        slot->task = task;
-        slot->index = i;
-        slot->generation = 1;
-        slot->lot.owner = slot;
-        slot->lot.room = task->spec->batch_size;
-        slot->lot.jobs = calloc(slot->lot.room, sizeof *slot->lot.jobs);
-        slot->again = calloc(slot->lot.room, sizeof *slot->again);
-        if (!slot->lot.jobs || !slot->again)
-            return fby_fail(error, FBY_ENOMEM, "no memory for %u blocks' bookkeeping", task->slot_count);
-        slot->lot.payload = fby_block_payload(&task->segment, i);
-        slot->lot.meta = fby_block_meta_at(&task->segment, i);
-        slot->lot.sample_stride = head->sample_stride;
-        task->free_slots[task->free_count++] = slot;
+    fby_source *source = server->registry;
+    while (source &&
+           (source->fingerprint.high != fingerprint.high || source->fingerprint.low != fingerprint.low ||
+            fby_dataset_count(source->dataset) != count))
+        source = source->registered;
+    return source;
+}
+
+static void source_free(fby_source *source)
+{
+    fby_sampler_destroy(&source->sampler);
+    fby_dataset_close(&source->dataset);
+    fby_budget_give(&source->server->budget, source->reserved_bytes);
+    free(source->stores);
+    free(source);
+}
+
+/* One user less; the last closes it. */
+static void source_leave(fby_source *source)
+{
+    if (!source || --source->users) return;
+    fby_source **link = &source->server->registry;
+    while (*link != source) link = &(*link)->registered;
+    *link = source->registered;
+    source_free(source);
+}
+
+/* The source of the task's data set, which is opened anew all the same: it may have changed, and is another
+ * one then. */
+static int source_open(fby_server *server, fby_subscription *task, fby_setup_job *job, fby_error *error)
+{
+    const fby_spec *spec = task->spec;
+    fby_dataset_options options = {.kind = spec->dataset_kind,
+                                   .path = spec->dataset_path,
+                                   .allow_empty = spec->allow_empty,
+                                   .cache = server->options.cache,
+                                   .progress = progress_note,
+                                   .user = job};
+    fby_dataset *dataset;
+    int status = fby_dataset_open(&dataset, &options, error);
+    if (status) return status;
+    fby_digest fingerprint = fby_dataset_fingerprint(dataset);
+    task->source = source_find(server, fingerprint, fby_dataset_count(dataset));
+    if (task->source && !strcmp(fby_dataset_root(task->source->dataset), fby_dataset_root(dataset))) {
+        task->source->users++;
+        fby_dataset_close(&dataset);
+        return 0;
     }
+    fby_source *source = calloc(1, sizeof *source);
+    task->source = NULL;
+    if (!source) {
+        fby_dataset_close(&dataset);
+        return fby_fail(error, FBY_ENOMEM, "no memory for a data set's bookkeeping");
+    }
+    source->server = server;
+    source->fingerprint = fingerprint;
+    source->dataset = dataset;
+    status = fby_sampler_create(&source->sampler, fby_dataset_count(dataset), spec->seed, error);
+    if (!status) {
+        uint64_t bytes = fby_sampler_bytes(source->sampler) + fby_dataset_index_bytes(dataset);
+        status = budget_take(server, spec, bytes, 0, task->branch.sample_bytes, error);
+        if (!status) source->reserved_bytes = bytes;
+    }
+    if (status) {
+        source_free(source);
+        return status;
+    }
+    source->users = 1;
+    source->registered = server->registry;
+    server->registry = source;
+    task->source = source;
     return 0;
 }
 
-static int memory_make(fby_subscription *task, fby_error *error)
+/* --- tasks
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static int rings_make(fby_subscription *task, fby_error *error)
 {
     const fby_spec *spec = task->spec;
-    const fby_branch_info *branch = &task->branch;
-    /* The window, and one block so that short batches at an epoch's end never stop the next draw. */
-    uint64_t window = spec->window;
-    if (window * spec->batch_size < LEAST_WINDOW_SAMPLES)
-        window = (LEAST_WINDOW_SAMPLES + spec->batch_size - 1) / spec->batch_size;
-    task->window = (uint32_t)window;
-    task->slot_count = (uint32_t)window + 1;
-    fby_segment_shape shape = {.segment = 1,
-                               .first_block = FIRST_BLOCK,
-                               .blocks = task->slot_count,
-                               .capacity = spec->batch_size,
-                               .sample_bytes = branch->sample_bytes,
-                               .dtype = branch->dtype,
-                               .dimensions = branch->dimensions};
-    memcpy(shape.shape, branch->shape, sizeof shape.shape);
-    uint32_t deliveries = power_of_two(task->slot_count + 2);
-    task->return_capacity = power_of_two(task->slot_count + 1);
-    uint64_t segment_bytes = fby_segment_bytes(&shape);
-    uint64_t rings = fby_down_bytes(deliveries) + fby_up_bytes(task->return_capacity);
-    uint64_t book_keeping = (uint64_t)task->slot_count *
-                            (sizeof(fby_slot) + spec->batch_size * (sizeof(fby_job) + sizeof(uint32_t)));
-    if (!segment_bytes)
-        return fby_fail(error, FBY_EINVAL, "%s: a batch of %u samples of %llu bytes is too large", spec->name,
-                        spec->batch_size, (unsigned long long)branch->sample_bytes);
-    int status = memory_reserve(task, segment_bytes, rings + book_keeping, error);
-    if (!status) status = fby_segment_create(&task->segment, &shape, -1, error);
-    if (!status) status = fby_region_seal(&task->segment, error);
-    if (!status)
-        status = fby_region_create(&task->down, FBY_REGION_DOWN, fby_down_bytes(deliveries), -1, error);
-    if (!status) fby_delivery_writer_init(&task->delivery, task->down.base, deliveries);
+    task->window = spec->window;
+    uint64_t samples = (uint64_t)spec->window * spec->batch_size;
+    if (samples < LEAST_WINDOW_SAMPLES) {
+        samples = LEAST_WINDOW_SAMPLES;
+        task->window = (uint32_t)((samples + spec->batch_size - 1) / spec->batch_size);
+        samples = (uint64_t)task->window * spec->batch_size;
+    }
+    task->window_samples = (uint32_t)samples;
+    /* A sample may be an extent of its own; a draw comes on top of the window. */
+    task->delivery_capacity = task->return_capacity = power_of_two(task->window_samples + FBY_DRAW_MOST + 4);
+    task->bad_epochs = task->window_samples + FBY_DRAW_MOST;
+    task->extents = calloc(spec->batch_size, sizeof *task->extents);
+    task->bad_counts = calloc(task->bad_epochs, sizeof *task->bad_counts);
+    if (!task->extents || !task->bad_counts)
+        return fby_fail(error, FBY_ENOMEM, "no memory for the bookkeeping of a window of %u samples",
+                        task->window_samples);
+    uint64_t down = fby_down_bytes(task->delivery_capacity), up = fby_up_bytes(task->return_capacity);
+    int status =
+        budget_take(task->server, spec, down + up, task->window_samples, task->branch.sample_bytes, error);
+    if (status) return status;
+    task->reserved_bytes = down + up;
+    task->shared_bytes = down + up + task->window_samples * task->branch.sample_bytes;
+    status = fby_region_create(&task->down, FBY_REGION_DOWN, down, -1, error);
+    if (!status) fby_delivery_writer_init(&task->delivery, task->down.base, task->delivery_capacity);
     if (!status) status = fby_region_seal(&task->down, error);
-    if (!status)
-        status = fby_region_create(&task->up, FBY_REGION_UP, fby_up_bytes(task->return_capacity), -1, error);
+    if (!status) status = fby_region_create(&task->up, FBY_REGION_UP, up, -1, error);
     if (!status) status = fby_region_seal(&task->up, error);
     if (!status) fby_returns_reader_init(&task->returns, task->up.base, task->return_capacity);
-    if (!status) status = places_make(task, error);
-    task->shared_bytes = segment_bytes + rings;
     return status;
 }
 
@@ -165,48 +206,78 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     fby_subscription *task = calloc(1, sizeof *task);
     if (!task) return fby_fail(error, FBY_ENOMEM, "no memory for a task");
     task->server = server;
-    task->event_fd = task->classes_fd = task->segment.fd = task->down.fd = task->up.fd = -1;
+    task->event_fd = task->classes_fd = task->down.fd = task->up.fd = task->peer.pidfd = -1;
     task->opened_ns = fby_now_ns();
     job->task = task;
     int status = fby_spec_parse(&task->spec, job->name, job->text, job->text_bytes, job->base, error);
     if (status) return status;
     const fby_spec *spec = task->spec;
     status = fby_spec_check_served(spec, error);
-    if (status) return status;
-    fby_dataset_options options = {.kind = spec->dataset_kind,
-                                   .path = spec->dataset_path,
-                                   .allow_empty = spec->allow_empty,
-                                   .cache = server->options.cache,
-                                   .progress = progress_note,
-                                   .user = job};
-    status = fby_dataset_open(&task->dataset, &options, error);
+    if (!status) status = source_open(server, task, job, error);
     if (status) return status;
     const fby_spec *specs[] = {spec};
-    status = fby_plan_create(&task->plan, specs, 1, fby_dataset_fingerprint(task->dataset), error);
+    fby_plan *plan;
+    status = fby_plan_create(&plan, specs, 1, task->source->fingerprint, error);
     if (status) return status;
-    task->branch = fby_plan_branch(task->plan, 0);
+    task->branch = fby_plan_branch(plan, 0);
+    task->key = fby_plan_branch_key(plan, 0);
+    fby_plan_destroy(&plan);
     if (fby_load_relaxed_u32(&job->cancelled))
         return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
-    status = fby_sampler_create(&task->sampler, fby_dataset_count(task->dataset), spec->seed, error);
-    if (status) return status;
-    fby_sampler_task subscription = {.order = spec->order,
-                                     .seed = spec->seed,
-                                     .epochs = spec->epochs,
-                                     .batch = spec->batch_size,
-                                     .drop_last = spec->drop_last,
-                                     .ranks = 1,
-                                     .window = spec->window};
-    status = fby_sampler_join(task->sampler, &subscription, &task->bit, error);
-    if (status) return status;
-    task->batches = fby_sampler_batches(task->sampler, task->bit);
-    if (fby_load_relaxed_u32(&job->cancelled))
-        return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
-    status = memory_make(task, error);
+    uint64_t chosen;
+    status = fby_split_ids(&task->subset, &chosen, spec, task->source->dataset, error);
+    if (!status) status = rings_make(task, error);
     if (!status) status = classes_write(task, error);
     if (status) return status;
     task->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (task->event_fd < 0) return fby_fail(error, FBY_EIO, "eventfd: %s", strerror(errno));
     return 0;
+}
+
+/* Makes the stores that a join needs, all or none. */
+static int stores_make(fby_server *server, fby_setup_job *job, fby_error *error)
+{
+    uint64_t bytes = 0, samples = 0;
+    for (uint32_t i = 0; i < job->grown_count; i++) {
+        struct fby_grown *grown = &job->grown[i];
+        fby_segment_shape shape = {.blocks = 1,
+                                   .first_block = 1,
+                                   .capacity = grown->store->places,
+                                   .sample_bytes = grown->info.sample_bytes};
+        grown->store->bytes = fby_segment_bytes(&shape);
+        if (!grown->store->bytes || bytes + grown->store->bytes < bytes)
+            return fby_fail(error, FBY_EINVAL, "%s: a batch of %u samples of %llu bytes is too large",
+                            job->task->spec->name, job->task->spec->batch_size,
+                            (unsigned long long)grown->info.sample_bytes);
+        bytes += grown->store->bytes;
+        samples += grown->store->places;
+    }
+    int status = budget_take(server, job->task->spec, bytes, samples, job->task->branch.sample_bytes, error);
+    if (status) {
+        for (uint32_t i = 0; i < job->grown_count; i++) job->grown[i].store->bytes = 0;
+        return status;
+    }
+    for (uint32_t i = 0; i < job->grown_count && !status; i++) {
+        if (fby_load_relaxed_u32(&job->cancelled))
+            return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
+        status = fby_store_make(job->grown[i].store, &job->grown[i].info, error);
+    }
+    return status;
+}
+
+static void job_answer(fby_server *server, fby_setup_job *job)
+{
+    while (!fby_mpmc_put(server->setup_results, job)) usleep(1000);
+    uint64_t one = 1;
+    while (write(server->setup_event, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+static void task_drop(fby_subscription *task)
+{
+    if (!task) return;
+    fby_source *source = task->source;
+    fby_subscription_free(task);
+    source_leave(source);
 }
 
 static void setup_open(fby_server *server, fby_setup_job *job)
@@ -216,12 +287,10 @@ static void setup_open(fby_server *server, fby_setup_job *job)
     else
         job->status = task_make(server, job, &job->error);
     if (job->status) {
-        fby_subscription_free(job->task);
+        task_drop(job->task);
         job->task = NULL;
     }
-    while (!fby_mpmc_put(server->setup_results, job)) usleep(1000);
-    uint64_t one = 1;
-    while (write(server->setup_event, &one, sizeof one) < 0 && errno == EINTR) continue;
+    job_answer(server, job);
 }
 
 static void *setup_main(void *argument)
@@ -236,8 +305,12 @@ static void *setup_main(void *argument)
         case SETUP_OPEN:
             setup_open(server, job);
             break;
+        case SETUP_GROW:
+            job->status = stores_make(server, job, &job->error);
+            job_answer(server, job);
+            break;
         case SETUP_FREE:
-            fby_subscription_free(job->task);
+            task_drop(job->task);
             fby_setup_job_free(job);
             break;
         case SETUP_STOP:
@@ -249,6 +322,9 @@ static void *setup_main(void *argument)
 void fby_setup_job_free(fby_setup_job *job)
 {
     if (!job) return;
+    for (uint32_t i = 0; i < job->grown_count; i++) fby_store_free(job->grown[i].store);
+    free(job->grown);
+    if (job->region.base) fby_region_close(&job->region);
     free(job->name);
     free(job->base);
     free(job->text);
@@ -296,7 +372,8 @@ fby_setup_job *fby_setup_finished(fby_server *server)
 static void results_drop(fby_server *server)
 {
     for (fby_setup_job *left = fby_setup_finished(server); left; left = fby_setup_finished(server)) {
-        fby_subscription_free(left->task);
+        if (left->task) fby_source_unmake(server, left);
+        task_drop(left->task);
         fby_setup_job_free(left);
     }
 }

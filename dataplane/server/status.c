@@ -75,7 +75,7 @@ static json_t *bad_status(const fby_subscription *task)
         const fby_bad_sample *bad = &task->bad[(task->bad_total - 1 - i) % BAD_REMEMBERED];
         json_t *entry = json_object();
         json_object_set_new(entry, "id", count_of(bad->id));
-        json_object_set_new(entry, "path", text_of(fby_dataset_path(task->dataset, bad->id)));
+        json_object_set_new(entry, "path", text_of(fby_dataset_path(task->source->dataset, bad->id)));
         json_object_set_new(entry, "reason", json_string(fby_reason_name(bad->reason)));
         json_object_set_new(entry, "op", text_of(bad->op));
         json_object_set_new(entry, "text", text_of(bad->text));
@@ -92,13 +92,14 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
 {
     static const char *const orders[] = {"shared", "strict", "sequential"};
     fby_sampler_stats sampler;
-    fby_sampler_get_stats(task->sampler, &sampler);
+    fby_sampler_get_stats(task->source->sampler, &sampler);
     json_t *dataset = json_object();
-    json_object_set_new(dataset, "root", text_of(fby_dataset_root(task->dataset)));
-    json_object_set_new(dataset, "samples", count_of(fby_dataset_count(task->dataset)));
-    json_object_set_new(dataset, "classes", count_of(fby_dataset_classes(task->dataset)));
-    json_object_set_new(dataset, "left_out", count_of(fby_dataset_left_out(task->dataset)));
-    json_object_set_new(dataset, "index_from_cache", json_boolean(fby_dataset_from_cache(task->dataset)));
+    json_object_set_new(dataset, "root", text_of(fby_dataset_root(task->source->dataset)));
+    json_object_set_new(dataset, "samples", count_of(fby_dataset_count(task->source->dataset)));
+    json_object_set_new(dataset, "classes", count_of(fby_dataset_classes(task->source->dataset)));
+    json_object_set_new(dataset, "left_out", count_of(fby_dataset_left_out(task->source->dataset)));
+    json_object_set_new(dataset, "index_from_cache",
+                        json_boolean(fby_dataset_from_cache(task->source->dataset)));
 
     json_t *status = json_object();
     json_object_set_new(status, "number", count_of(task->number));
@@ -117,9 +118,11 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
         json_real((double)task->delivered_samples / ((double)(now - task->opened_ns) * 1e-9 + 1e-9)));
     json_object_set_new(status, "delivered_samples", count_of(task->delivered_samples));
     json_object_set_new(status, "delivered_batches", count_of(task->delivered_batches));
-    json_object_set_new(status, "held_batches", count_of(task->delivered_batches - task->returned_batches));
-    json_object_set_new(status, "pending_batches", count_of(task->pending_count));
-    json_object_set_new(status, "abandoned_workers", count_of(fby_subscription_abandoned(task)));
+    json_object_set_new(status, "contiguous_batches", count_of(task->contiguous_batches));
+    json_object_set_new(status, "held_samples", count_of(task->held_samples));
+    json_object_set_new(status, "held_batches",
+                        count_of((task->held_samples + task->spec->batch_size - 1) / task->spec->batch_size));
+    json_object_set_new(status, "pending_draws", count_of(task->pending_count));
     json_object_set_new(status, "draws", count_of(sampler.draws));
     json_object_set_new(status, "drawn", count_of(sampler.drawn));
     json_object_set_new(status, "shared_bytes", count_of(task->shared_bytes));

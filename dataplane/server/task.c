@@ -1,94 +1,103 @@
-/* A task's blocks and their ledger.
+/* A task: what is drawn for it, in its turn, to its client, and back.
  *
- * A slot is a block with the lot that fills it. Its round: FREE, drawn: FILLING, filled: READY, in its turn:
- * DELIVERED, returned: FREE with the next generation. `pending` holds the slots between draw and delivery in
- * the order they were drawn:
+ * `pending` holds draws between draw and delivery in the order they were drawn:
  *
  *   strict, sequential   delivered in that order
  *   shared               delivered as they get ready, but no epoch before the end of the one before, and an
- * epoch's last draw (which alone may be short) last
+ *                        epoch's last draw (which alone may be short) last
  *
- * What a client says it returns is believed only where the ledger has that block, in that generation,
- * delivered. */
+ * A delivered draw's samples join the batch being put together, as extents: runs of neighbouring places with
+ * equal flags. A batch is put on the ring whole. What a client says it returns is believed only where the
+ * task's ledger has an extent beginning at that place, in that generation, delivered. */
 #include <errno.h>
 #include <forebay/forebay.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "dataplane/server/internal.h"
 #include "ringbuf/wait.h"
 
-enum { RETURNS_AT_ONCE = 64 };
+enum { RETURNS_AT_ONCE = 64, ENDS = 2 /* ERROR and END */ };
 
-/* --- slots
- * -------------------------------------------------------------------------------------------------------- */
-
-static fby_slot *slot_take(fby_subscription *task)
+static uint64_t seat_bit(const fby_subscription *task)
 {
-    return task->free_count ? task->free_slots[--task->free_count] : NULL;
+    return UINT64_C(1) << task->seat;
 }
 
-/* Back to the free ones, under a new generation: whatever still names the old one is void. */
-static void slot_free(fby_slot *slot)
-{
-    fby_subscription *task = slot->task;
-    slot->state = SLOT_FREE;
-    slot->dropped = slot->failed = false;
-    slot->generation++;
-    task->free_slots[task->free_count++] = slot;
-}
+/* --- pending draws
+ * ------------------------------------------------------------------------------------------------- */
 
-/* Takes the memory of a slot's block away from the workers that were abandoned in this round of it (those of
- * earlier rounds know older addresses): the block gets another address in this process, and what they may
- * still write, at the old one, goes to private memory that nobody reads. Only while no other worker is at the
- * lot. The seals forbid a new writable mapping, so the one there is moved: MREMAP_DONTUNMAP (5.13 for shared
- * memory) leaves the old range in place, so that it is never unmapped under the worker. */
-static bool slot_relocate(fby_slot *slot)
+bool fby_subscription_reserve(fby_subscription *task)
 {
-    fby_subscription *task = slot->task;
-    fby_lot *lot = &slot->lot;
-    uint64_t bytes = fby_segment_head(&task->segment)->payload_stride;
-    void **moved = realloc(task->moved, (task->moved_count + 1) * sizeof *moved);
-    if (!moved) return false;
-    task->moved = moved;
-    void *to = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (to == MAP_FAILED) return false;
-    task->moved[task->moved_count++] = to; /* unmapped with the task, whatever has become of it by then */
-    if (mremap(lot->payload, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) ==
-        MAP_FAILED)
-        return false;
-    if (mmap(lot->payload, bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
-        return false;
-    lot->payload = to;
-    lot->abandoned_now = 0;
+    if (task->pending_count < task->pending_room) return true;
+    uint32_t room = task->pending_room ? task->pending_room * 2 : 16;
+    fby_pending *larger = realloc(task->pending, room * sizeof *larger);
+    if (!larger) return false;
+    task->pending = larger;
+    task->pending_room = room;
     return true;
-}
-
-/* Of no more use, but perhaps still written to. */
-static void slot_put_away(fby_slot *slot)
-{
-    if (!slot->lot.abandoned_now || slot_relocate(slot)) {
-        slot_free(slot);
-        return;
-    }
-    slot->state = SLOT_QUARANTINED;
 }
 
 static void pending_remove(fby_subscription *task, uint32_t at)
 {
+    fby_drawn *drawn = task->pending[at].drawn;
+    free(task->pending[at].swaps);
     task->pending_count--;
     memmove(&task->pending[at], &task->pending[at + 1], (task->pending_count - at) * sizeof *task->pending);
+    fby_drawn_unref(drawn);
 }
 
-/* Drawn, but nobody will get it. */
-static void slot_drop(fby_slot *slot)
+/* The place and flags of a pending draw's sample. */
+static uint32_t pending_place(const fby_pending *pending, uint32_t index, uint8_t *flags)
 {
-    fby_subscription *task = slot->task;
-    fby_sampler_give_back(task->sampler, task->bit, 0, slot->lot.count);
-    slot_put_away(slot);
+    for (uint32_t i = 0; i < pending->swap_count; i++) {
+        if (pending->swaps[i].index != index) continue;
+        *flags = pending->swaps[i].flags;
+        return pending->swaps[i].place;
+    }
+    *flags = pending->drawn->flags[index];
+    return pending->drawn->parts[pending->part].places[index];
+}
+
+static void give_back(fby_subscription *task, uint32_t count)
+{
+    if (task->joined) fby_sampler_give_back(task->source->sampler, task->bit, 0, count);
+}
+
+/* Drawn, but the task doesn't want it any more. */
+static void pending_drop_one(fby_subscription *task, uint32_t at)
+{
+    const fby_pending *pending = &task->pending[at];
+    uint32_t count = pending->drawn->lot.count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t flags;
+        fby_place_release(task->source, pending_place(pending, i, &flags), seat_bit(task));
+    }
+    give_back(task, count);
+    pending_remove(task, at);
+}
+
+/* The batch that is being put together goes. */
+static void batch_drop(fby_subscription *task)
+{
+    for (uint32_t i = 0; i < task->extent_count; i++)
+        for (uint32_t k = 0; k < task->extents[i].count; k++)
+            fby_place_release(task->source, task->extents[i].place + k, seat_bit(task));
+    give_back(task, task->batch_fill);
+    task->extent_count = task->batch_fill = 0;
+}
+
+static void pending_drop(fby_subscription *task, uint64_t least_epoch)
+{
+    for (uint32_t i = 0; i < task->pending_count;) {
+        if (task->pending[i].epoch >= least_epoch)
+            i++;
+        else
+            pending_drop_one(task, i);
+    }
+    if (task->epoch < least_epoch) batch_drop(task);
 }
 
 /* --- failing
@@ -101,8 +110,7 @@ static void descriptor_put(fby_subscription *task, const fby_descriptor *descrip
     task->published = true;
 }
 
-/* Ends the task with a reason that its client gets, after what was delivered before. */
-static void task_fail(fby_subscription *task, const fby_error *why)
+void fby_subscription_fail(fby_subscription *task, const fby_error *why)
 {
     if (task->failed || task->closing) return;
     task->failed = true;
@@ -110,17 +118,18 @@ static void task_fail(fby_subscription *task, const fby_error *why)
     fby_server_log(task->server, "task %llu has failed: %s", (unsigned long long)task->number, why->text);
     if (task->session) fby_session_fail(task->session, FBY_MESSAGE_TASK_FAILED, why);
     if (task->closing) return; /* its client was gone when it was told */
-    fby_descriptor descriptor = {.flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST};
+    const fby_descriptor descriptor = {.flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST};
     descriptor_put(task, &descriptor);
 }
 
 static void sample_name(char *out, size_t bytes, const fby_subscription *task, uint64_t id)
 {
-    const char *path = fby_dataset_path(task->dataset, id);
+    const fby_dataset *dataset = task->source->dataset;
+    const char *path = fby_dataset_path(dataset, id);
     if (*path == '/')
         snprintf(out, bytes, "%s", path);
     else
-        snprintf(out, bytes, "%s/%s", fby_dataset_root(task->dataset), path);
+        snprintf(out, bytes, "%s/%s", fby_dataset_root(dataset), path);
 }
 
 static void sample_failure(fby_error *error, const fby_subscription *task, const fby_job *job)
@@ -135,10 +144,11 @@ static void sample_failure(fby_error *error, const fby_subscription *task, const
     error->sample = job->id;
 }
 
-/* Bad samples of an epoch so far. Lots of several epochs may be under way, so their counts are kept apart. */
+/* Bad samples of an epoch so far. Draws of several epochs may be under way, so their counts are kept apart.
+ */
 static uint64_t *bad_count(fby_subscription *task, uint64_t epoch)
 {
-    fby_bad_count *count = &task->bad_counts[epoch % task->slot_count];
+    fby_bad_count *count = &task->bad_counts[epoch % task->bad_epochs];
     if (count->epoch != epoch) *count = (fby_bad_count){epoch, 0};
     return &count->samples;
 }
@@ -162,147 +172,133 @@ static bool too_many_bad(const fby_subscription *task, uint64_t bad)
 {
     double limit = task->spec->max_errors;
     if (limit < 1) {
-        limit *= (double)fby_sampler_samples(task->sampler, task->bit);
+        limit *= (double)task->samples;
         if (limit < 1) limit = task->spec->max_errors > 0 ? 1 : 0;
     }
     return (double)bad > limit;
 }
 
-/* --- filling
- * ---------------------------------------------------------------------------------------------------------
- */
-
-static void slot_submit(fby_slot *slot)
+bool fby_bad_replace(fby_subscription *task, const fby_job *job, uint64_t epoch)
 {
-    slot->state = SLOT_FILLING;
-    slot->task->out++;
-    fby_engine_submit(slot->task->server->engine, &slot->lot);
+    if (task->spec->on_error != FBY_ON_ERROR_SKIP) return false;
+    bad_remember(task, job, epoch);
+    uint64_t bad = *bad_count(task, epoch);
+    if (!too_many_bad(task, bad)) return true;
+    fby_error why = FBY_ERROR_INIT;
+    sample_failure(&why, task, job);
+    char last[FBY_ERROR_TEXT];
+    memcpy(last, why.text, sizeof last);
+    fby_fail(&why, FBY_ESAMPLE,
+             "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
+             (unsigned long long)bad, (unsigned long long)epoch, task->spec->max_errors, last);
+    why.sample = job->id;
+    fby_subscription_fail(task, &why);
+    return false;
 }
 
-static void slot_fill(fby_slot *slot, const fby_draw *draw)
+void fby_bad_fail(fby_subscription *task, const fby_job *job, uint64_t epoch)
 {
-    fby_subscription *task = slot->task;
-    fby_lot *lot = &slot->lot;
-    const fby_draw_target *target = &draw->targets[0];
-    slot->epoch = target->epoch;
-    slot->epoch_last = target->epoch_last;
-    if (target->epoch_last) task->drawn_epochs = target->epoch + 1;
-    lot->plan = task->plan;
-    lot->dataset = task->dataset;
-    lot->branch = 0;
-    lot->count = draw->count;
-    lot->timeout_ns = task->spec->sample_timeout_ns;
-    lot->only = NULL;
-    lot->meta->block = FIRST_BLOCK + slot->index;
-    lot->meta->generation = slot->generation;
-    lot->meta->count = draw->count;
-    for (uint32_t i = 0; i < draw->count; i++) {
-        lot->jobs[i].id = draw->ids[i];
-        lot->jobs[i].turn = draw->turns[i];
-        lot->jobs[i].repeat = 0;
-        /* One rank's part needs no padding: what is padded there stands for an id that a substitute used up.
-         */
-        lot->jobs[i].flags = !(draw->flags[i] & FBY_DRAW_PADDED) ? 0
-                             : task->spec->ranks > 1             ? FBY_SAMPLE_PADDED
-                                                                 : FBY_SAMPLE_REPEAT;
-    }
-    task->pending[task->pending_count++] = slot;
-    slot_submit(slot);
-}
-
-/* Replaces the bad samples of a lot and runs them again, or fails the task over it. */
-static void slot_repair(fby_slot *slot)
-{
-    fby_subscription *task = slot->task;
-    fby_lot *lot = &slot->lot;
-    uint32_t again = 0;
-    for (uint32_t i = 0; i < lot->count; i++) {
-        fby_job *job = &lot->jobs[i];
-        if (job->reason == FBY_REASON_NONE) continue;
-        bad_remember(task, job, slot->epoch);
-        fby_error why = FBY_ERROR_INIT;
-        uint64_t bad = *bad_count(task, slot->epoch);
-        if (too_many_bad(task, bad)) {
-            sample_failure(&why, task, job);
-            char last[FBY_ERROR_TEXT];
-            memcpy(last, why.text, sizeof last);
-            fby_fail(&why, FBY_ESAMPLE,
-                     "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
-                     (unsigned long long)bad, (unsigned long long)slot->epoch, task->spec->max_errors, last);
-            why.sample = job->id;
-            task_fail(task, &why);
-            return;
-        }
-        uint32_t id;
-        uint64_t turn;
-        bool repeat;
-        int status = fby_sampler_substitute(task->sampler, task->bit, slot->epoch, (uint32_t)job->id, &id,
-                                            &turn, &repeat);
-        if (status) {
-            fby_fail(&why, FBY_ESAMPLE, "epoch %llu has no sample left that could stand in for bad ones",
-                     (unsigned long long)slot->epoch);
-            why.sample = job->id;
-            task_fail(task, &why);
-            return;
-        }
-        job->id = id;
-        job->turn = turn;
-        job->flags |= FBY_SAMPLE_SUBSTITUTE | (repeat ? FBY_SAMPLE_REPEAT : 0);
-        task->substituted++;
-        slot->again[again++] = i;
-    }
-    if (lot->abandoned_now && !slot_relocate(slot)) {
-        fby_error why = FBY_ERROR_INIT;
-        fby_fail(&why, FBY_ENOMEM, "no memory to take a block back from a decoder that doesn't return: %s",
-                 strerror(errno));
-        task_fail(task, &why);
-        return;
-    }
-    slot->failed = false;
-    lot->only = slot->again;
-    lot->only_count = again;
-    slot_submit(slot);
+    if (task->spec->on_error == FBY_ON_ERROR_SKIP) return;
+    bad_remember(task, job, epoch);
 }
 
 /* --- delivering
  * ------------------------------------------------------------------------------------------------------- */
 
-static void slot_deliver(fby_slot *slot)
+/* The lengths of the extents of a block that the client holds; NULL without memory. */
+static uint16_t *ledger_of(fby_subscription *task, uint32_t block, bool make)
 {
-    fby_subscription *task = slot->task;
-    if (slot->epoch != task->epoch) {
-        task->epoch = slot->epoch;
-        task->batch = 0;
-    }
+    for (uint32_t i = 0; i < task->ledger_count; i++)
+        if (task->ledgers[i].block == block) return task->ledgers[i].lengths;
+    if (!make) return NULL;
+    fby_ledger *larger = realloc(task->ledgers, (task->ledger_count + 1) * sizeof *larger);
+    if (!larger) return NULL;
+    task->ledgers = larger;
+    uint32_t places = task->source->stores[block]->places;
+    uint16_t *lengths = calloc(places, sizeof *lengths);
+    if (!lengths) return NULL;
+    task->ledgers[task->ledger_count++] = (fby_ledger){block, lengths, places};
+    return lengths;
+}
+
+/* Puts the whole batch on the ring. */
+static void batch_deliver(fby_subscription *task)
+{
     bool last = task->batch + 1 == task->batches;
-    fby_descriptor descriptor = {.block = FIRST_BLOCK + slot->index,
-                                 .generation = slot->generation,
-                                 .first = 0,
-                                 .count = slot->lot.count,
-                                 .flags = FBY_DESCRIPTOR_LAST | (last ? FBY_DESCRIPTOR_EPOCH_LAST : 0) |
-                                          (task->batch == 0 ? FBY_DESCRIPTOR_EPOCH_FIRST : 0),
-                                 .batch = (uint32_t)task->batch};
-    task->batch++;
-    slot->state = SLOT_DELIVERED;
+    uint32_t of_batch =
+        (last ? FBY_DESCRIPTOR_EPOCH_LAST : 0) | (task->batch == 0 ? FBY_DESCRIPTOR_EPOCH_FIRST : 0);
+    bool contiguous = true;
+    for (uint32_t i = 0; i < task->extent_count; i++) {
+        const fby_extent *extent = &task->extents[i];
+        const fby_store *store = task->source->stores[extent->place >> 16];
+        uint32_t index = extent->place & UINT16_MAX;
+        const fby_descriptor descriptor = {.block = store->block,
+                                           .generation = store->generations[index],
+                                           .first = index,
+                                           .count = extent->count,
+                                           .flags = of_batch |
+                                                    (uint32_t)extent->flags << FBY_DESCRIPTOR_SAMPLE_SHIFT |
+                                                    (i + 1 == task->extent_count ? FBY_DESCRIPTOR_LAST : 0),
+                                           .batch = (uint32_t)task->batch};
+        ledger_of(task, store->block, false)[index] = (uint16_t)extent->count;
+        descriptor_put(task, &descriptor);
+        contiguous = contiguous && (i == 0 || extent->place == extent[-1].place + extent[-1].count);
+    }
+    task->held_extents += task->extent_count;
+    task->held_samples += task->batch_fill;
+    task->delivered_samples += task->batch_fill;
     task->delivered_batches++;
-    task->delivered_samples += slot->lot.count;
-    descriptor_put(task, &descriptor);
-    if (last && task->spec->epochs && slot->epoch + 1 >= task->spec->epochs) {
+    task->contiguous_batches += contiguous;
+    task->extent_count = task->batch_fill = 0;
+    task->batch++;
+    if (!last) return;
+    if (task->spec->epochs && task->epoch + 1 >= task->spec->epochs) {
         task->ended = true;
-        fby_descriptor end = {.flags = FBY_DESCRIPTOR_END | FBY_DESCRIPTOR_LAST};
+        const fby_descriptor end = {.flags = FBY_DESCRIPTOR_END | FBY_DESCRIPTOR_LAST};
         descriptor_put(task, &end);
     }
 }
 
-/* The next pending slot whose turn it is, or -1. */
+/* Adds a draw's samples to the batch, and delivers each batch that is full; false without memory. */
+static bool draw_deliver(fby_subscription *task, const fby_pending *pending)
+{
+    uint32_t count = pending->drawn->lot.count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t flags;
+        uint32_t place = pending_place(pending, i, &flags);
+        if (!ledger_of(task, place >> 16, true)) return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t flags;
+        uint32_t place = pending_place(pending, i, &flags);
+        fby_extent *last = task->extent_count ? &task->extents[task->extent_count - 1] : NULL;
+        if (last && last->flags == flags && last->place + last->count == place)
+            last->count++;
+        else
+            task->extents[task->extent_count++] = (fby_extent){place, 1, flags};
+        task->batch_fill++;
+        bool end = pending->epoch_last && i + 1 == count;
+        if (task->batch_fill == task->spec->batch_size || end) batch_deliver(task);
+    }
+    return true;
+}
+
+/* Whether the rings have places for all that the draw may deliver. */
+static bool rings_have_room(const fby_subscription *task, const fby_pending *pending)
+{
+    uint64_t extents = (uint64_t)task->held_extents + task->extent_count + pending->drawn->lot.count;
+    return extents + ENDS <= task->delivery_capacity && extents < task->return_capacity;
+}
+
+/* The next pending draw whose turn it is, or -1. */
 static int32_t pending_next(const fby_subscription *task)
 {
     bool ordered = task->spec->order != FBY_ORDER_SHARED;
     for (uint32_t i = 0; i < task->pending_count; i++) {
-        const fby_slot *slot = task->pending[i];
-        if (slot->epoch != task->pending[0]->epoch) return -1;
-        if (slot->state == SLOT_READY) {
-            bool held_back = slot->epoch_last && i > 0; /* shared order: an epoch's last draw comes last */
+        const fby_pending *pending = &task->pending[i];
+        if (pending->epoch != task->pending[0].epoch) return -1;
+        if (!pending->drawn->filling && !pending->repairs) {
+            bool held_back = pending->epoch_last && i > 0; /* shared order: an epoch's last draw comes last */
             if (!held_back) return (int32_t)i;
         }
         if (ordered) return -1;
@@ -310,85 +306,77 @@ static int32_t pending_next(const fby_subscription *task)
     return -1;
 }
 
-static void task_deliver(fby_subscription *task)
+void fby_subscription_deliver(fby_subscription *task)
 {
-    while (!task->failed && !task->ended) {
+    while (!task->failed && !task->ended && !task->closing) {
         int32_t at = pending_next(task);
         if (at < 0) return;
-        fby_slot *slot = task->pending[at];
-        if (slot->failed) {
-            fby_error why = FBY_ERROR_INIT;
-            for (uint32_t i = 0; i < slot->lot.count; i++) {
-                if (slot->lot.jobs[i].reason == FBY_REASON_NONE) continue;
-                bad_remember(task, &slot->lot.jobs[i], slot->epoch);
-                sample_failure(&why, task, &slot->lot.jobs[i]);
-                break;
-            }
-            task_fail(task, &why);
+        const fby_pending *pending = &task->pending[at];
+        fby_error why = FBY_ERROR_INIT;
+        if (pending->failed >= 0) {
+            sample_failure(&why, task, &pending->drawn->lot.jobs[pending->failed]);
+            fby_subscription_fail(task, &why);
+            return;
+        }
+        if (!rings_have_room(task, pending)) return;
+        if (pending->epoch != task->epoch) {
+            task->epoch = pending->epoch;
+            task->batch = 0;
+        }
+        if (!draw_deliver(task, pending)) {
+            fby_fail(&why, FBY_ENOMEM, "no memory for the bookkeeping of what its client holds");
+            fby_subscription_fail(task, &why);
             return;
         }
         pending_remove(task, (uint32_t)at);
-        slot_deliver(slot);
     }
 }
 
-static void task_draw(fby_subscription *task)
+void fby_subscription_publish(fby_subscription *task)
 {
-    static fby_draw draw; /* the conductor's alone, and large */
-    if (task->failed || task->ended || task->closing || !task->session) return;
-    while (task->free_count) {
-        /* Its client holds all that was drawn: it starves, whatever its window says. */
-        fby_sampler_starve(task->sampler, task->bit, 0, task->pending_count == 0);
-        if (fby_sampler_draw(task->sampler, 0, &draw) != 1) return;
-        slot_fill(slot_take(task), &draw);
-    }
-}
-
-void fby_subscription_advance(fby_subscription *task)
-{
-    task_deliver(task);
-    task_draw(task);
     if (!task->published) return;
     task->published = false;
     fby_delivery_publish(&task->delivery);
     fby_wake_client(task->down.base, task->up.base);
 }
 
-void fby_subscription_lot_finished(fby_lot *lot)
-{
-    fby_slot *slot = lot->owner;
-    fby_subscription *task = slot->task;
-    task->out--;
-    slot->state = SLOT_READY;
-    if (slot->dropped || task->closing) {
-        slot_put_away(slot);
-        return;
-    }
-    slot->failed = lot->bad != 0;
-    if (slot->failed && task->spec->on_error == FBY_ON_ERROR_SKIP && !task->failed) slot_repair(slot);
-}
-
-void fby_subscription_lot_released(fby_lot *lot)
-{
-    fby_slot *slot = lot->owner;
-    if (slot->state == SLOT_QUARANTINED) slot_free(slot);
-}
-
 /* --- returns
  * -----------------------------------------------------------------------------------------------------------
  */
 
+/* An extent comes back. */
+static void extent_return(fby_subscription *task, uint32_t place, uint16_t *length)
+{
+    uint32_t count = *length;
+    *length = 0;
+    for (uint32_t i = 0; i < count; i++) fby_place_release(task->source, place + i, seat_bit(task));
+    task->held_extents--;
+    task->held_samples -= count;
+    task->returned_samples += count;
+    give_back(task, count);
+}
+
 /* Checks one returned word against the ledger; false where it isn't the client's to return. */
 static bool return_take(fby_subscription *task, uint64_t word)
 {
-    uint32_t index = (uint32_t)word - FIRST_BLOCK, generation = (uint32_t)(word >> 32);
-    if (index >= task->slot_count) return false;
-    fby_slot *slot = &task->slots[index];
-    if (slot->state != SLOT_DELIVERED || slot->generation != generation) return false;
-    task->returned_batches++;
-    fby_sampler_give_back(task->sampler, task->bit, 0, slot->lot.count);
-    slot_free(slot);
-    return true;
+    uint32_t place = (uint32_t)word, generation = (uint32_t)(word >> 32), index = place & UINT16_MAX;
+    for (uint32_t i = 0; i < task->ledger_count; i++) {
+        const fby_ledger *ledger = &task->ledgers[i];
+        if (ledger->block != place >> 16) continue;
+        if (index >= ledger->places || !ledger->lengths[index]) return false;
+        if (task->source->stores[ledger->block]->generations[index] != generation) return false;
+        extent_return(task, place, &ledger->lengths[index]);
+        return true;
+    }
+    return false;
+}
+
+static void refuse_return(fby_subscription *task, const char *why)
+{
+    if (task->session)
+        fby_session_close(task->session, why);
+    else
+        fby_subscription_bury(task); /* closed already: what it holds is of no use to it, whatever it says */
 }
 
 void fby_subscription_take_returns(fby_subscription *task)
@@ -399,12 +387,11 @@ void fby_subscription_take_returns(fby_subscription *task)
         count = fby_returns_take(&task->returns, words, RETURNS_AT_ONCE);
         for (int i = 0; i < count; i++) {
             if (return_take(task, words[i])) continue;
-            if (task->session) fby_session_close(task->session, "it returned a block that it doesn't hold");
+            refuse_return(task, "it returned samples that it doesn't hold");
             return;
         }
         if (count < 0) {
-            if (task->session)
-                fby_session_close(task->session, "its return counter claims more than its ring holds");
+            refuse_return(task, "its return counter claims more than its ring holds");
             return;
         }
     } while (count == RETURNS_AT_ONCE);
@@ -413,25 +400,6 @@ void fby_subscription_take_returns(fby_subscription *task)
 /* --- ends
  * ----------------------------------------------------------------------------------------------------------------
  */
-
-/* Drops what is pending of epochs below `least`. */
-static void pending_drop(fby_subscription *task, uint64_t least)
-{
-    for (uint32_t i = 0; i < task->pending_count;) {
-        fby_slot *slot = task->pending[i];
-        if (slot->epoch >= least) {
-            i++;
-            continue;
-        }
-        pending_remove(task, i);
-        if (slot->state == SLOT_FILLING) {
-            slot->dropped = true;
-            fby_sampler_give_back(task->sampler, task->bit, 0, slot->lot.count);
-            continue;
-        }
-        slot_drop(slot);
-    }
-}
 
 int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *next)
 {
@@ -442,7 +410,7 @@ int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *n
     if (epoch < task->least_epoch) epoch = task->least_epoch;
     *next = epoch + 1;
     if (task->drawn_epochs <= epoch) {
-        *next = fby_sampler_abandon(task->sampler, task->bit);
+        *next = fby_sampler_abandon(task->source->sampler, task->bit);
         task->drawn_epochs = *next;
     }
     task->least_epoch = *next;
@@ -458,47 +426,88 @@ int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *n
     return 0;
 }
 
-void fby_subscription_end(fby_subscription *task)
+void fby_subscription_bury(fby_subscription *task)
 {
+    for (uint32_t i = 0; i < task->ledger_count; i++) {
+        const fby_ledger *ledger = &task->ledgers[i];
+        for (uint32_t place = 0; place < ledger->places; place++)
+            if (ledger->lengths[place])
+                extent_return(task, ledger->block << 16 | place, &ledger->lengths[place]);
+    }
+}
+
+/* What was delivered but never taken by the client: its library takes nothing after a close. A false word of
+ * the client's costs nobody but itself. */
+static void untaken_return(fby_subscription *task)
+{
+    const fby_delivery_writer *writer = &task->delivery;
+    uint32_t head = fby_delivery_head(task->up.base), untaken = writer->tail - head;
+    if (untaken > writer->mask + 1) return;
+    for (uint32_t i = 0; i < untaken; i++) {
+        fby_descriptor descriptor;
+        fby_delivery_look(writer, head + i, &descriptor);
+        uint16_t *lengths = descriptor.count ? ledger_of(task, descriptor.block, false) : NULL;
+        if (lengths && lengths[descriptor.first])
+            extent_return(task, descriptor.block << 16 | descriptor.first, &lengths[descriptor.first]);
+    }
+}
+
+void fby_subscription_end(fby_subscription *task, fby_peer *peer)
+{
+    if (task->closing) return;
     task->closing = true;
+    fby_source_part(task);
     pending_drop(task, UINT64_MAX);
+    batch_drop(task);
+    fby_subscription_take_returns(task);
+    if (peer->pidfd < 0 || fby_peer_ended(peer)) {
+        fby_subscription_bury(task);
+        return;
+    }
+    untaken_return(task);
+    if (!task->held_extents) return;
+    /* It lives, and may still read what it holds. */
+    task->peer = *peer;
+    peer->pidfd = -1;
+    task->peer_watch = (fby_watch){WATCH_PEER, NULL, task};
+    task->returns_watch = (fby_watch){WATCH_RETURNS, NULL, task};
+    fby_error error = FBY_ERROR_INIT;
+    epoll_ctl(task->server->epoll, EPOLL_CTL_DEL, task->peer.pidfd, NULL);
+    int status = fby_server_watch(task->server, task->peer.pidfd, &task->peer_watch, &error);
+    if (!status) status = fby_server_watch(task->server, task->event_fd, &task->returns_watch, &error);
+    if (status) fby_server_log(task->server, "a closed task isn't watched: %s", error.text);
+}
+
+void fby_subscription_unwatch(fby_subscription *task)
+{
+    if (task->peer.pidfd < 0) return;
+    epoll_ctl(task->server->epoll, EPOLL_CTL_DEL, task->peer.pidfd, NULL);
+    epoll_ctl(task->server->epoll, EPOLL_CTL_DEL, task->event_fd, NULL);
+    fby_peer_close(&task->peer);
 }
 
 bool fby_subscription_idle(const fby_subscription *task)
 {
-    return !task->out && !fby_subscription_abandoned(task);
-}
-
-uint32_t fby_subscription_abandoned(const fby_subscription *task)
-{
-    uint32_t workers = 0;
-    for (uint32_t i = 0; i < task->slot_count; i++) workers += task->slots[i].lot.quarantine;
-    return workers;
+    if (task->under_way || task->held_extents) return false;
+    /* The last one stays until its source is at rest. */
+    bool last = task->admitted && task->source->tasks == task && !task->next_of_source;
+    return !last || !task->source->out;
 }
 
 void fby_subscription_free(fby_subscription *task)
 {
     if (!task) return;
-    for (uint32_t i = 0; task->slots && i < task->slot_count; i++) {
-        free(task->slots[i].lot.jobs);
-        free(task->slots[i].again);
-    }
-    free(task->slots);
-    free(task->free_slots);
+    for (uint32_t i = 0; i < task->ledger_count; i++) free(task->ledgers[i].lengths);
+    free(task->ledgers);
     free(task->pending);
+    free(task->extents);
     free(task->bad_counts);
+    free(task->subset);
     fby_bad_set_free(&task->bad_known);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);
-    for (uint32_t i = 0; i < task->moved_count; i++)
-        munmap(task->moved[i], fby_segment_head(&task->segment)->payload_stride);
-    free(task->moved);
-    fby_region_close(&task->segment);
     fby_region_close(&task->down);
     fby_region_close(&task->up);
-    fby_sampler_destroy(&task->sampler);
-    fby_plan_destroy(&task->plan);
-    fby_dataset_close(&task->dataset);
     fby_spec_free(&task->spec);
     fby_budget_give(&task->server->budget, task->reserved_bytes);
     free(task);

@@ -53,6 +53,7 @@ static void *work(void *argument)
                          .id = order[i],
                          .branches = 1,
                          .turn = epoch,
+                         .epoch = epoch,
                          .out = &slot};
         fby_failure failure;
         if (fby_plan_run(plan, w->scratch, &item, &failure))

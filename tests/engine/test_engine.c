@@ -31,6 +31,8 @@ typedef struct engine_fixture {
     fby_topology *topology;
     fby_engine *engine;
     fby_region segments[LOTS];
+    fby_target targets[LOTS][LOT];
+    fby_output outputs[LOTS];
     fby_lot lots[LOTS];
 } engine_fixture;
 
@@ -95,11 +97,14 @@ static void fixture_make(engine_fixture *fixture)
                                    .dimensions = 3,
                                    .shape = {3, SIDE, SIDE}};
         cr_assert_eq(fby_segment_create(&fixture->segments[i], &shape, -1, &error), 0, "%s", error.text);
+        for (uint32_t k = 0; k < LOT; k++)
+            fixture->targets[i][k] =
+                (fby_target){(uint8_t *)fby_block_payload(&fixture->segments[i], 0) + k * branch.sample_bytes,
+                             fby_sample_meta_at(fby_block_meta_at(&fixture->segments[i], 0), k)};
+        fixture->outputs[i] = (fby_output){0, fixture->targets[i]};
         fixture->lots[i] = (fby_lot){.jobs = calloc(LOT, sizeof(fby_job)),
-                                     .room = LOT,
-                                     .payload = fby_block_payload(&fixture->segments[i], 0),
-                                     .sample_stride = branch.sample_bytes,
-                                     .meta = fby_block_meta_at(&fixture->segments[i], 0),
+                                     .outputs = &fixture->outputs[i],
+                                     .output_count = 1,
                                      .plan = fixture->plan,
                                      .dataset = fixture->dataset,
                                      .timeout_ns = UINT64_MAX};
@@ -124,12 +129,10 @@ static void fixture_remove(engine_fixture *fixture)
 static void lot_fill(fby_lot *lot, uint64_t first, uint64_t turn)
 {
     lot->count = LOT;
-    lot->only = NULL;
     for (uint32_t i = 0; i < LOT; i++) {
         lot->jobs[i].id = (first + i) % PICTURES;
         lot->jobs[i].turn = turn;
         lot->jobs[i].repeat = 0;
-        lot->jobs[i].flags = 0;
     }
 }
 
@@ -169,9 +172,10 @@ static void lot_check(const engine_fixture *fixture, const fby_lot *lot)
             continue;
         }
         cr_assert_eq(job->reason, FBY_REASON_NONE, "%s: %s", job->op, job->text);
-        const fby_sample_meta *meta = fby_sample_meta_at(lot->meta, i);
-        cr_assert_eq(meta->id, job->id);
-        cr_assert_eq(meta->bytes, lot->sample_stride);
+        const fby_target *target = &lot->outputs[0].targets[i];
+        uint64_t bytes = fby_plan_branch(fixture->plan, 0).sample_bytes;
+        cr_assert_eq(target->meta->id, job->id);
+        cr_assert_eq(target->meta->bytes, bytes);
         made_jpeg picture =
             make_jpeg((uint32_t)(40 + job->id % 9), (uint32_t)(30 + job->id % 5), 1, job->id + 1);
         fby_work work = {.bytes = picture.bytes,
@@ -182,7 +186,7 @@ static void lot_check(const engine_fixture *fixture, const fby_lot *lot)
                          .out = (void *const[]){alone}};
         fby_failure failure;
         cr_assert_eq(fby_plan_run(fixture->plan, scratch, &work, &failure), FBY_REASON_NONE);
-        cr_assert_arr_eq(lot->payload + i * lot->sample_stride, alone, lot->sample_stride);
+        cr_assert_arr_eq(target->payload, alone, bytes);
         free(picture.bytes);
     }
     cr_assert_eq(lot->bad, bad);
@@ -247,26 +251,24 @@ Test(engine, workers_may_change_under_way)
     rounds_run(FBY_READER_PREAD, 2, true);
 }
 
-Test(engine, only_some_jobs_run_again)
+Test(engine, a_sample_that_no_branch_wants_is_written_nowhere)
 {
     engine_fixture fixture;
     fixture_make(&fixture);
     engine_make(&fixture, FBY_READER_PREAD, 2);
     fby_lot *lot = &fixture.lots[0];
-    lot_fill(lot, 0, 0);
+    lot_fill(lot, 10, 0);
+    fby_target left_out = lot->outputs[0].targets[3];
+    uint64_t bytes = fby_plan_branch(fixture.plan, 0).sample_bytes;
+    memset(left_out.payload, 0x5a, bytes);
+    left_out.meta->id = 77;
+    lot->outputs[0].targets[3].payload = NULL;
     fby_engine_submit(fixture.engine, lot);
     cr_assert_eq(lot_wait(fixture.engine), lot);
-    cr_assert_eq(lot->bad, 1);
-    uint32_t again[] = {7};
-    lot->jobs[7].id = 50;
-    lot->only = again;
-    lot->only_count = 1;
-    uint64_t before = fby_sample_meta_at(lot->meta, 3)->id;
-    fby_engine_submit(fixture.engine, lot);
-    cr_assert_eq(lot_wait(fixture.engine), lot);
-    cr_assert_eq(lot->bad, 0);
-    cr_assert_eq(fby_sample_meta_at(lot->meta, 7)->id, 50);
-    cr_assert_eq(fby_sample_meta_at(lot->meta, 3)->id, before);
+    cr_assert_eq(lot->bad, 1, "sample 27 among the others");
+    cr_assert_eq(left_out.meta->id, 77);
+    for (uint64_t i = 0; i < bytes; i++) cr_assert_eq(left_out.payload[i], 0x5a);
+    cr_assert_eq(lot->outputs[0].targets[4].meta->id, 14);
     cr_assert(!fby_engine_destroy(&fixture.engine));
     fixture_remove(&fixture);
 }

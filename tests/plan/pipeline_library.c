@@ -76,6 +76,7 @@ int pipeline_run(pipeline *handle, const uint8_t *bytes, size_t length, uint64_t
                      .id = id,
                      .branches = branches,
                      .turn = turn,
+                     .epoch = turn,
                      .repeat = repeat,
                      .out = out};
     fby_reason reason = fby_plan_run(handle->plan, handle->scratch, &work, &failure);

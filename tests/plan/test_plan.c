@@ -165,6 +165,7 @@ static void run(const fby_plan *plan, fby_scratch *scratch, const made_jpeg *jpe
                      .id = id,
                      .branches = branches,
                      .turn = turn,
+                     .epoch = turn,
                      .out = out};
     cr_assert_eq(fby_plan_run(plan, scratch, &work, &failure), FBY_REASON_NONE, "%s: %s", failure.op,
                  failure.text);

@@ -11,6 +11,7 @@ import threading
 
 MAGIC, VERSION = 0x46425930, 1
 HELLO, WELCOME, FAILED, OPEN, PROGRESS, OPENED, ABANDON, ABANDONED, TASK_FAILED, STATUS, STATUS_REPLY = range(1, 12)
+SEGMENT_ASK, SEGMENT_REPLY, BLOCKS, BLOCKS_REPLY = range(12, 16)
 PAGE = 4096
 # Words of the regions, as ringbuf/layout.h has them.
 DOWN_TAIL, DOWN_CAPACITY = 128, 384
@@ -81,7 +82,7 @@ class Hostile:
             if kind != PROGRESS:
                 break
         if kind == OPENED:
-            segment, down, up, self.event = self.fds[:4]
+            down, up, self.event = self.fds[:3]
             self.down = mmap.mmap(down, os.fstat(down).st_size, prot=mmap.PROT_READ)
             self.up = mmap.mmap(up, os.fstat(up).st_size)
             self.return_capacity = struct.unpack_from("<4I7Q12I", message)[4 + 7 + 10]
@@ -91,9 +92,10 @@ class Hostile:
         return struct.unpack_from("<I", self.down, DOWN_TAIL)[0]
 
     def descriptor(self, number):
-        """(block, generation) of what was delivered as the number-th."""
+        """(place, generation) of what was delivered as the number-th."""
         capacity = struct.unpack_from("<I", self.down, DOWN_CAPACITY)[0]
-        return struct.unpack_from("<2I", self.down, PAGE + number % capacity * 16)
+        block, generation, run = struct.unpack_from("<2IQ", self.down, PAGE + number % capacity * 16)
+        return block << 16 | run & 0xFFFF, generation
 
     def put_return(self, place, word):
         struct.pack_into("<Q", self.up, PAGE + place % self.return_capacity * 8, word & ((1 << 64) - 1))

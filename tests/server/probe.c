@@ -4,11 +4,17 @@
  *     probe [--socket PATH] [--embedded] SPEC
  *
  * It opens the task and answers every line with one line of JSON:
- *     next [MS]      the next batch, waiting up to MS milliseconds (default 10000); it is held under its
- * number hash N         the hash of a held batch's memory release N      gives a held batch back write N
- * writes into a held batch copy N         the hash of a copy made by fby_batch_copy abandon        gives up
- * the epoch status         the server's status document fork           what a forked child gets from next and
- * from release close          closes the task, keeping held batches quit */
+ *
+ *     next [MS]   the next batch, waiting up to MS milliseconds (default 10000); it is held under its number
+ *     hash N      the hash of a held batch's memory
+ *     release N   gives a held batch back
+ *     write N     writes into a held batch
+ *     copy N      the hash of a copy made by fby_batch_copy
+ *     abandon     gives up the epoch
+ *     status      the server's status document
+ *     fork        what a forked child gets from next and from release
+ *     close       closes the task, keeping held batches
+ *     quit */
 #include <forebay/forebay.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -43,6 +49,19 @@ static void hash_text(char out[17], const void *bytes, size_t length)
     snprintf(out, 17, "%016llx", (unsigned long long)XXH3_64bits(bytes, length));
 }
 
+/* The hash of a batch's bytes, in as many pieces as it stands. */
+static void hash_batch(char out[17], const fby_batch *batch)
+{
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_64bits_reset(state);
+    for (uint32_t i = 0; i < fby_batch_extents(batch); i++) {
+        fby_tensor piece;
+        if (!fby_batch_extent(batch, i, &piece, NULL)) XXH3_64bits_update(state, piece.data, piece.bytes);
+    }
+    snprintf(out, 17, "%016llx", (unsigned long long)XXH3_64bits_digest(state));
+    XXH3_freeState(state);
+}
+
 static void answer_batch(const fby_batch *batch, uint32_t number)
 {
     json_t *ids = json_array(), *labels = json_array(), *flags = json_array();
@@ -51,11 +70,8 @@ static void answer_batch(const fby_batch *batch, uint32_t number)
         json_array_append_new(labels, json_integer(fby_batch_labels(batch)[i]));
         json_array_append_new(flags, json_integer(fby_batch_flags(batch)[i]));
     }
-    fby_error error = FBY_ERROR_INIT;
-    fby_tensor tensor = {0};
-    int status = fby_batch_tensor(batch, &tensor, &error);
-    char hash[17] = "";
-    if (!status) hash_text(hash, tensor.data, tensor.bytes);
+    char hash[17];
+    hash_batch(hash, batch);
     answer(json_pack("{s:i, s:I, s:I, s:b, s:i, s:s, s:o, s:o, s:o}", "batch", (int)number, "epoch",
                      (json_int_t)fby_batch_epoch(batch), "index", (json_int_t)fby_batch_index(batch), "last",
                      fby_batch_last(batch), "extents", (int)fby_batch_extents(batch), "hash", hash, "ids",
@@ -112,9 +128,9 @@ static void batch_do(const char *what, uint32_t number)
 {
     fby_batch *batch = number < held_count ? held[number % HELD_MOST] : NULL;
     fby_error error = FBY_ERROR_INIT;
-    fby_tensor tensor;
+    fby_tensor first;
     char hash[17];
-    if (!batch || fby_batch_tensor(batch, &tensor, &error)) {
+    if (!batch || fby_batch_extent(batch, 0, &first, &error)) {
         fby_fail(&error, FBY_EINVAL, "batch %u isn't held", number);
         answer_error(FBY_EINVAL, &error);
         return;
@@ -123,16 +139,17 @@ static void batch_do(const char *what, uint32_t number)
         fby_batch_release(&held[number % HELD_MOST]);
         answer(json_pack("{s:i}", "released", (int)number));
     } else if (!strcmp(what, "write")) {
-        *(volatile uint8_t *)tensor.data = 1;
+        *(volatile uint8_t *)first.data = 1;
         answer(json_pack("{s:i}", "written", (int)number));
     } else if (!strcmp(what, "copy")) {
-        void *copy = malloc(tensor.bytes);
-        int status = copy ? fby_batch_copy(batch, copy, tensor.bytes, &error) : FBY_ENOMEM;
-        hash_text(hash, copy, status ? 0 : tensor.bytes);
+        size_t bytes = first.bytes / (size_t)first.shape[0] * fby_batch_count(batch);
+        void *copy = malloc(bytes);
+        int status = copy ? fby_batch_copy(batch, copy, bytes, &error) : FBY_ENOMEM;
+        hash_text(hash, copy, status ? 0 : bytes);
         free(copy);
         answer(json_pack("{s:s}", "hash", hash));
     } else {
-        hash_text(hash, tensor.data, tensor.bytes);
+        hash_batch(hash, batch);
         answer(json_pack("{s:s}", "hash", hash));
     }
 }
