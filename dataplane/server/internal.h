@@ -105,6 +105,7 @@ struct fby_source {
     uint64_t seats;
     uint32_t batch_most; /* of the members */
     uint32_t out;        /* lots in the engine */
+    bool shrinks;        /* a store that retires has all its places back */
     fby_group *groups;
     fby_plan *plan;
     fby_store **stores; /* by block */
@@ -120,6 +121,8 @@ int fby_source_admit(fby_source *source, fby_subscription *task, fby_setup_job *
 void fby_source_part(fby_subscription *task);
 /* It is gone: its seat is free, and so is memory that nobody else needs. */
 void fby_source_forget(fby_subscription *task);
+/* Lets go of memory that has become needless. */
+void fby_source_tidy(fby_source *source);
 /* One draw, if anybody is hungry; whether there was one. */
 bool fby_source_draw(fby_source *source);
 void fby_drawn_finished(fby_lot *lot);
@@ -295,6 +298,8 @@ struct fby_subscription {
 
 /* Delivers what is ready, in its turn. */
 void fby_subscription_deliver(fby_subscription *task);
+/* Its client has taken all that was drawn for it, and asks for more whatever it holds. */
+bool fby_subscription_starves(const fby_subscription *task);
 /* Makes what was put visible and wakes its client. */
 void fby_subscription_publish(fby_subscription *task);
 void fby_subscription_take_returns(fby_subscription *task);

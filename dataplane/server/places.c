@@ -153,7 +153,10 @@ static void settle(fby_store *store, uint32_t index)
     bit_set(store->free, index);
     store->generations[index]++;
     store->free_count++;
-    if (!store->retiring) store->group->free++;
+    if (!store->retiring)
+        store->group->free++;
+    else if (store->free_count == store->places)
+        store->group->source->shrinks = true;
 }
 
 void fby_place_filled(fby_source *source, uint32_t place)

@@ -267,6 +267,7 @@ static void tasks_advance(fby_server *server)
     fby_lot *lot;
     while ((lot = fby_engine_finished(server->engine))) fby_drawn_finished(lot);
     for (fby_subscription *task = server->tasks; task; task = task->next) fby_subscription_deliver(task);
+    for (fby_source *source = server->sources; source; source = source->next) fby_source_tidy(source);
     /* One draw of each source in turn. */
     for (bool drawn = true; drawn;) {
         drawn = false;

@@ -195,6 +195,13 @@ static void groups_shrink(fby_source *source)
     }
 }
 
+void fby_source_tidy(fby_source *source)
+{
+    if (!source->shrinks) return;
+    source->shrinks = false;
+    groups_shrink(source);
+}
+
 uint32_t fby_source_blocks(fby_subscription *task, uint32_t *blocks, uint32_t most)
 {
     uint32_t count = 0;
@@ -485,8 +492,7 @@ static uint64_t blocked_find(fby_source *source)
         bool able = task->session && !task->failed && !task->ended && !task->closing &&
                     task->group->free >= source->batch_most && fby_subscription_reserve(task);
         if (!able) blocked |= UINT64_C(1) << bit;
-        /* Its client holds all that was drawn for it: it starves, whatever its window says. */
-        fby_sampler_starve(source->sampler, bit, 0, task->pending_count == 0);
+        fby_sampler_starve(source->sampler, bit, 0, fby_subscription_starves(task));
     }
     return blocked;
 }

@@ -332,6 +332,11 @@ void fby_subscription_deliver(fby_subscription *task)
     }
 }
 
+bool fby_subscription_starves(const fby_subscription *task)
+{
+    return !task->pending_count && fby_delivery_head(task->up.base) == task->delivery.tail;
+}
+
 void fby_subscription_publish(fby_subscription *task)
 {
     if (!task->published) return;

@@ -79,8 +79,5 @@ int fby_spec_check_served(const fby_spec *spec, fby_error *error)
     if (spec->steps_per_epoch)
         return fby_fail(error, FBY_ENOTSUP, "%s: steps_per_epoch: %llu: not in this version; leave it out",
                         spec->name, (unsigned long long)spec->steps_per_epoch);
-    if (spec->split.kind != FBY_SPLIT_ALL)
-        return fby_fail(error, FBY_ENOTSUP, "%s:%u: split: not in this version; leave it out", spec->name,
-                        spec->split.line);
     return 0;
 }

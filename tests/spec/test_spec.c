@@ -168,9 +168,6 @@ Test(spec, splits)
     cr_assert_eq(spec->split.low, 0.75);
     cr_assert_eq(spec->split.high, 1);
     cr_assert_eq(spec->split.seed, UINT64_MAX);
-    fby_error error = FBY_ERROR_INIT;
-    cr_assert_eq(fby_spec_check_served(spec, &error), FBY_ENOTSUP);
-    cr_assert_str_eq(error.text, "s.yaml:3: split: not in this version; leave it out");
     fby_spec_free(&spec);
 
     spec = parse(HEAD PIPELINE "split: {ids: ../ids.txt}\n");

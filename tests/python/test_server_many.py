@@ -1,0 +1,349 @@
+"""Many tasks over one data set: each gets what it would get alone, and the node does the work once."""
+
+import collections
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+from PIL import Image
+from processes import EEND, ESAMPLE, Probe, Server, descriptors, hundred, write_spec  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("surroundings")
+
+SMALL = ["decode", {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}]
+LARGER = ["decode", {"random_resized_crop": {"size": 48}}, {"normalize": "imagenet"}]
+FIXED = ["decode", {"resize": {"size": [40, 40]}}, {"to": {"dtype": "u8", "layout": "hwc"}}]
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory):
+    """2,003 tiny JPEGs in 7 classes."""
+    folder = tmp_path_factory.mktemp("many")
+    for number in range(2003):
+        name = folder / f"c{number % 7}"
+        name.mkdir(exist_ok=True)
+        Image.new("RGB", (20 + number % 5, 18), (number % 256, number // 8 % 256, 90)).save(name / f"{number:04}.jpg", quality=80)
+    return folder
+
+
+def eventually(condition, seconds=10):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it didn't come true in time"
+        time.sleep(0.02)
+
+
+def of_epoch(batches, epoch):
+    return [i for b in batches if b["epoch"] == epoch for i in b["ids"]]
+
+
+def everything(probe):
+    batches = probe.batches()
+    assert batches.pop()["error"] == EEND
+    return batches
+
+
+def turns(probes, count=None):
+    """Takes from all in turn, until each has ended or had `count` batches: lists of batches."""
+    taken = [[] for _ in probes]
+    going = set(range(len(probes)))
+    while going:
+        for number in sorted(going):
+            answer = probes[number].ask("next")
+            if "error" in answer:
+                assert answer["error"] == EEND, answer
+                going.discard(number)
+                continue
+            taken[number].append(answer)
+            probes[number].ask(f"release {answer['batch']}")
+            if count and len(taken[number]) == count:
+                going.discard(number)
+    return taken
+
+
+def source(server):
+    task = server.status()["tasks"][0]
+    return task["draws"], task["drawn"]
+
+
+@pytest.mark.parametrize("tasks", [2, 3, 5])
+def test_equal_tasks_share_every_draw(many, tmp_path, tasks):
+    specs = [write_spec(tmp_path / f"{n}.yaml", many, order="shared", pipeline=SMALL, batch={"size": 64}, epochs=2) for n in range(tasks)]
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        taken = turns(probes, 60)
+        _, drawn = source(server)
+        status = server.status()
+        for batches in taken:
+            assert sorted(of_epoch(batches, 0)) == list(range(2003))
+        delivered = sum(task["delivered_samples"] for task in status["tasks"])
+        assert drawn <= delivered / tasks + 64 * 2 * tasks, "they ride along"
+        assert status["engine"]["samples"] <= drawn
+        contiguous = sum(task["contiguous_batches"] for task in status["tasks"]) / sum(task["delivered_batches"] for task in status["tasks"])
+        assert contiguous > 0.9
+        for probe in probes:
+            assert probe.close() == 0
+        eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("order", ["shared", "strict"])
+def test_batch_sizes_that_do_not_fit(many, tmp_path, order, drop_last):
+    sizes = [32, 48, 64, 96, 100]
+    specs = [write_spec(tmp_path / f"{size}.yaml", many, order=order, seed=size, pipeline=SMALL if size % 3 else FIXED, epochs=2,
+                        batch={"size": size, "drop_last": drop_last}) for size in sizes]
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        for size, probe, batches in zip(sizes, probes, turns(probes)):
+            for epoch in range(2):
+                ids = of_epoch(batches, epoch)
+                assert len(ids) == len(set(ids)) == (2003 - 2003 % size if drop_last else 2003)
+                lengths = [len(b["ids"]) for b in batches if b["epoch"] == epoch]
+                assert lengths == [size] * (2003 // size) + ([] if drop_last else [2003 % size])
+                assert [b["index"] for b in batches if b["epoch"] == epoch] == list(range(len(lengths)))
+            probe.close()
+
+
+def digest(batches):
+    return [(b["epoch"], b["index"], b["ids"], b["labels"], b["flags"], b["hash"]) for b in batches]
+
+
+def test_strict_tasks_get_the_bytes_that_they_get_alone(hundred, tmp_path):
+    """Whatever joins, leaves, is stopped or killed beside them. The seed is printed."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    strict = [write_spec(tmp_path / f"strict{n}.yaml", hundred, order=order, seed=n // 2, pipeline=pipeline, epochs=6, batch={"size": size})
+              for n, (order, pipeline, size) in enumerate([("strict", SMALL, 8), ("strict", LARGER, 8), ("strict", SMALL, 12),
+                                                           ("sequential", FIXED, 10), ("strict", SMALL, 8)])]
+    alone = []
+    for n, spec in enumerate(strict):
+        with Server(tmp_path / f"alone{n}") as server, Probe(spec, server) as probe:
+            alone.append(digest(everything(probe)))
+    others = [write_spec(tmp_path / f"other{n}.yaml", hundred, order=chance.choice(["shared", "strict"]), seed=n, epochs=None,
+                         pipeline=chance.choice([SMALL, LARGER, FIXED]), batch={"size": chance.choice([4, 8, 20, 33])}) for n in range(6)]
+    with Server(tmp_path / "server", "--workers", chance.choice([1, 2, 5])) as server:
+        probes = [Probe(spec, server) for spec in strict]
+        got, going, guests = [[] for _ in probes], set(range(len(probes))), []
+        while going:
+            number = chance.choice(sorted(going))
+            answer = probes[number].ask("next")
+            if "error" in answer:
+                assert answer["error"] == EEND, answer
+                going.discard(number)
+                continue
+            got[number].append(answer)
+            probes[number].ask(f"release {answer['batch']}")
+            what = chance.random()
+            if what < 0.15 and len(guests) < 5:
+                guests.append(Probe(chance.choice(others), server))
+            elif guests and what < 0.30:
+                chance.choice(guests).batches(chance.randrange(1, 6))
+            elif guests and what < 0.36:
+                guest = guests.pop(chance.randrange(len(guests)))
+                if what < 0.32:
+                    guest.kill()
+                elif what < 0.34:
+                    os.kill(guest.pid, signal.SIGSTOP)
+                    time.sleep(0.01)
+                    os.kill(guest.pid, signal.SIGCONT)
+                    guest.kill()
+                else:
+                    guest.close()
+        for guest in guests:
+            guest.kill()
+        for number, batches in enumerate(got):
+            assert digest(batches) == alone[number], number
+            probes[number].close()
+        eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
+
+
+def test_branches_get_the_pixels_that_they_get_alone(hundred, tmp_path):
+    """One decoding, three forks of the graph."""
+    specs = [write_spec(tmp_path / f"{n}.yaml", hundred, order="strict", pipeline=pipeline, epochs=3, batch={"size": 20})
+             for n, pipeline in enumerate([SMALL, LARGER, FIXED])]
+    alone = []
+    for n, spec in enumerate(specs):
+        with Server(tmp_path / f"alone{n}") as server, Probe(spec, server) as probe:
+            alone.append(digest(everything(probe)))
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        assert [digest(batches) for batches in turns(probes)] == alone
+        for probe in probes:
+            probe.close()
+
+
+def test_a_task_that_stops_or_dies_costs_the_others_nothing(many, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", many, order="shared", pipeline=FIXED, epochs=None, batch={"size": 50})
+    with Server(tmp_path / "server") as server:
+        stopped, killed, first, second = probes = [Probe(spec, server) for _ in range(4)]
+        for probe in probes:
+            probe.batches(3)
+        os.kill(stopped.pid, signal.SIGSTOP)
+        killed.kill()
+        before = source(server)[1]
+        taken = turns([first, second], 100)
+        drawn = source(server)[1] - before
+        assert drawn <= 5000 + 500, "the two still share their draws"
+        for batches in taken:
+            for epoch in range(1, batches[-1]["epoch"]):
+                assert sorted(of_epoch(batches, epoch)) == list(range(2003))
+        os.kill(stopped.pid, signal.SIGCONT)
+        late = stopped.batches(100)
+        assert sorted(of_epoch(late, 1)) == list(range(2003))
+        for probe in (stopped, first, second):
+            probe.close()
+        eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
+
+
+def test_slow_tasks_ride_with_fast_ones(many, tmp_path):
+    """The node draws at the rate of its fastest task."""
+    spec = write_spec(tmp_path / "s.yaml", many, order="shared", pipeline=FIXED, epochs=None, batch={"size": 50})
+    with Server(tmp_path / "server") as server:
+        fast, slow, slower = probes = [Probe(spec, server) for _ in range(3)]
+        got = [[], [], []]
+        for step in range(240):
+            got[0] += fast.batches(1)
+            if step % 2 == 0:
+                got[1] += slow.batches(1)
+            if step % 3 == 0:
+                got[2] += slower.batches(1)
+        assert source(server)[1] < 240 * 50 * 1.1 + 600
+        for batches in got:
+            for epoch in range(batches[-1]["epoch"]):
+                assert sorted(of_epoch(batches, epoch)) == list(range(2003))
+        for probe in probes:
+            probe.close()
+
+
+def test_parts_that_overlap(many, tmp_path):
+    """Tasks over different parts of one data set: each its own, what both have is done once."""
+    parts = [[0, 0.6], [0.4, 1], [0, 1]]
+    specs = [write_spec(tmp_path / f"{n}.yaml", many, order="shared", pipeline=FIXED, epochs=3, batch={"size": 40}, split={"part": part})
+             for n, part in enumerate(parts)]
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        assert [probe.opened["opened"]["samples"] for probe in probes] == [1202, 1202, 2003]
+        taken = turns(probes)
+        sets = [[set(of_epoch(batches, epoch)) for epoch in range(3)] for batches in taken]
+        for number, batches in enumerate(taken):
+            for epoch in range(3):
+                ids = of_epoch(batches, epoch)
+                assert len(ids) == len(set(ids)) == probes[number].opened["opened"]["samples"]
+            assert sets[number][0] == sets[number][1] == sets[number][2]
+        assert sets[0][0] | sets[1][0] == sets[2][0] == set(range(2003))
+        for probe in probes:
+            probe.close()
+
+
+def test_two_data_sets_in_one_server(hundred, many, tmp_path):
+    specs = [write_spec(tmp_path / f"{n}.yaml", folder, order="shared", pipeline=FIXED, epochs=2, batch={"size": 25})
+             for n, folder in enumerate([hundred, many, hundred, many])]
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        for number, batches in enumerate(turns(probes)):
+            for epoch in range(2):
+                assert sorted(of_epoch(batches, epoch)) == list(range([100, 2003][number % 2]))
+        for probe in probes:
+            probe.close()
+
+
+def test_memory_comes_with_joins_and_goes_with_ends(many, tmp_path):
+    """Segments are made for who joins, and unmapped by all once nobody needs them."""
+    small = write_spec(tmp_path / "s.yaml", many, order="shared", pipeline=FIXED, epochs=None, batch={"size": 20})
+    large = write_spec(tmp_path / "l.yaml", many, order="shared", pipeline=FIXED, epochs=None, batch={"size": 200})
+    with Server(tmp_path / "server") as server, Probe(small, server) as stays:
+        stays.batches(2)
+        alone = server.status()["memory"]["used"]
+        for _ in range(5):
+            guest = Probe(large, server)
+            turns([stays, guest], 12)
+            assert server.status()["memory"]["used"] > alone
+            guest.close()
+            stays.batches(12)
+            eventually(lambda: stays.batches(3) and server.status()["memory"]["used"] == alone)
+        eventually(lambda: stays.batches(3) and len([line for line in open(f"/proc/{stays.pid}/maps") if "forebay" in line]) <= 4)
+
+
+def test_failing_and_skipping_tasks_side_by_side(hundred, tmp_path):
+    """A bad sample is each task's own affair: one fails over it, others take another in its place."""
+    folder = tmp_path / "spoiled"
+    import shutil
+    shutil.copytree(hundred, folder)
+    bad = {10, 50, 77}
+    for number, path in enumerate(sorted(folder.glob("*/*.jpg"))):
+        if number in bad:
+            path.write_bytes(b"GIF89a")
+    specs = [write_spec(tmp_path / f"{n}.yaml", folder, order=order, pipeline=SMALL, epochs=3, batch={"size": size}, on_error="skip", max_errors=5)
+             for n, (order, size) in enumerate([("shared", 8), ("shared", 8), ("strict", 8), ("shared", 20)])]
+    fails = write_spec(tmp_path / "fails.yaml", folder, order="shared", pipeline=SMALL, epochs=3, batch={"size": 8})
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        loser = Probe(fails, server)
+        ended = loser.batches()[-1]
+        assert ended["error"] == ESAMPLE and ended["sample"] in bad
+        for number, batches in enumerate(turns(probes)):
+            for epoch in range(3):
+                ids = of_epoch(batches, epoch)
+                flags = [flag for b in batches if b["epoch"] == epoch for flag in b["flags"]]
+                assert len(ids) == 100 and not bad & set(ids)
+                seen = collections.Counter(ids)
+                assert len(seen) == 97 and sum(seen.values()) == 100
+                assert sum(1 for flag in flags if flag & 4) == 3 or number != 2
+                assert sum(1 for flag in flags if flag & 2) == 3, "what comes twice is flagged"
+        for probe in [*probes, loser]:
+            probe.close()
+        eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
+
+
+def test_sixty_four_tasks_and_no_more(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="shared", pipeline=FIXED, epochs=None, batch={"size": 4})
+    with Server(tmp_path / "server") as server:
+        before = descriptors(server.pid)
+        probes = [Probe(spec, server) for _ in range(64)]
+        assert all("opened" in probe.opened for probe in probes)
+        with Probe(spec, server) as one_more:
+            assert "64 tasks" in one_more.opened["text"]
+        for batches in turns(probes, 3):
+            assert len(batches) == 3
+        probes.pop().close()
+        eventually(lambda: len(server.status()["tasks"]) == 63)
+        with Probe(spec, server) as another:
+            assert len(another.batches(30)) == 30
+        for probe in probes:
+            probe.kill()
+        eventually(lambda: not server.status()["tasks"] and descriptors(server.pid) == before and server.status()["memory"]["used"] == 0)
+
+
+def test_a_closed_client_that_lives_keeps_what_it_holds(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="strict", pipeline=SMALL, epochs=None, batch={"size": 8}, window=16)
+    with Server(tmp_path / "server") as server, Probe(spec, server) as holder:
+        held = [holder.ask("next") for _ in range(4)]
+        holder.ask("close")
+        with Probe(spec, server) as other:
+            other.batches(60)
+            for batch in held:
+                assert holder.ask(f"hash {batch['batch']}")["hash"] == batch["hash"], "nobody else has written there"
+            for batch in held:
+                holder.ask(f"release {batch['batch']}")
+            other.batches(3)
+        eventually(lambda: server.status()["memory"]["used"] == 0)
+
+
+def test_ids_of_a_file_and_classes(many, tmp_path):
+    (tmp_path / "ids.txt").write_text("# odd\n" + "".join(f"{i}\n" for i in range(1, 2003, 2)))
+    odd = write_spec(tmp_path / "odd.yaml", many, order="shared", pipeline=FIXED, split={"ids": "ids.txt"}, batch={"size": 30})
+    classes = write_spec(tmp_path / "classes.yaml", many, order="shared", pipeline=FIXED, split={"classes": ["c1", "c5"]}, batch={"size": 30})
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(odd, server), Probe(classes, server)]
+        of_odd, of_classes = turns(probes)
+        assert sorted(of_epoch(of_odd, 0)) == list(range(1, 2003, 2))
+        assert {label for b in of_classes for label in b["labels"]} == {1, 5}
+        for probe in probes:
+            probe.close()
+    wrong = write_spec(tmp_path / "wrong.yaml", many, split={"classes": ["c9"]})
+    with Server(tmp_path / "server2") as server, Probe(wrong, server) as probe:
+        assert "c9" in probe.opened["text"] and json.dumps(probe.opened)
