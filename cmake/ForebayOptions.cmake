@@ -13,6 +13,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g -DNDEBUG")
 
 option(FOREBAY_WERROR "Treat warnings as errors" OFF)
 option(FOREBAY_PERF "Build the benchmarks" OFF)
+option(FOREBAY_BURN "Build the op burn, which spends CPU time: benchmarks" OFF)
 option(FOREBAY_FUZZ "Build the fuzz targets (clang)" OFF)
 option(FOREBAY_PYTHON_WHEEL "Install what the Python wheel carries, and nothing else" OFF)
 set(FOREBAY_TIMEOUT_SCALE 1 CACHE STRING "What tests' time limits are multiplied by: the long forms of make soak")
