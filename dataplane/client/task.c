@@ -459,7 +459,9 @@ static int segments_forget(fby_task *task, fby_error *error)
 static int extent_add(fby_task *task, const fby_descriptor *descriptor, fby_error *error)
 {
     fby_batch *batch = task->assembling;
-    int status = 0;
+    /* First: a block's number may be another's by now. */
+    int status = segments_forget(task, error);
+    if (status) return status;
     const fby_region *segment = segment_of(task, descriptor->block, &status, error);
     if (!segment) return status;
     const fby_segment_header *head = fby_segment_head(segment);
@@ -571,9 +573,6 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                         "all %u batches of the window are held, so no further one can come: release a batch "
                         "first, copy what must be kept, or raise `window`",
                         task->info.window);
-    fby_error forgetting = FBY_ERROR_INIT;
-    status = segments_forget(task, &forgetting);
-    if (status && status != FBY_ELOST) return fail_for_good(task, status, &forgetting, error);
     uint64_t started = 0, deadline = UINT64_MAX;
     for (;;) {
         status = batch_take(task, out, error);

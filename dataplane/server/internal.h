@@ -109,7 +109,7 @@ struct fby_source {
     fby_group *groups;
     fby_plan *plan;
     fby_store **stores; /* by block */
-    uint32_t store_room;
+    uint32_t store_room, next_block;
     fby_store *gone; /* retired, but still mapped by a client */
     fby_drawn *spare;
 };
@@ -128,7 +128,7 @@ bool fby_source_draw(fby_source *source);
 void fby_drawn_finished(fby_lot *lot);
 /* One task less waits for it. */
 void fby_drawn_unref(fby_drawn *drawn);
-/* The blocks that the task's client should map, at most `most`; forgets that it maps others. */
+/* The blocks that the task's client maps and may go on to map, at most `most`; forgets that it maps others. */
 uint32_t fby_source_blocks(fby_subscription *task, uint32_t *blocks, uint32_t most);
 /* The segment of a block of the task's, noted as mapped by it; -1: there is none. */
 int fby_source_segment(fby_subscription *task, uint32_t block);
@@ -298,6 +298,8 @@ struct fby_subscription {
 
 /* Delivers what is ready, in its turn. */
 void fby_subscription_deliver(fby_subscription *task);
+/* A block is no more: all of it has come back. */
+void fby_subscription_forget(fby_subscription *task, uint32_t block);
 /* Its client has taken all that was drawn for it, and asks for more whatever it holds. */
 bool fby_subscription_starves(const fby_subscription *task);
 /* Makes what was put visible and wakes its client. */

@@ -46,11 +46,17 @@ static fby_group *group_find(const fby_source *source, fby_digest key)
 /* A store with a block number of its own, to be made by the set-up thread. */
 static fby_store *store_reserve(fby_source *source, uint32_t places)
 {
-    uint32_t block = 1; /* 0 is no block: a zeroed word names none */
-    while (block < source->store_room && source->stores[block]) block++;
-    if (block >= BLOCKS_MOST) return NULL;
+    /* 0 is no block: a zeroed word names none. Numbers go round, so that what a client may still map isn't
+     * named anew soon. */
+    uint32_t block = source->next_block, tried = 0;
+    do {
+        if (++tried == BLOCKS_MOST) return NULL;
+        block = block + 1 < BLOCKS_MOST ? block + 1 : 1;
+    } while (block < source->store_room && source->stores[block]);
+    source->next_block = block;
     if (block >= source->store_room) {
         uint32_t room = source->store_room ? source->store_room * 2 : 64;
+        while (room <= block) room *= 2;
         fby_store **larger = realloc(source->stores, room * sizeof *larger);
         if (!larger) return NULL;
         memset(larger + source->store_room, 0, (room - source->store_room) * sizeof *larger);
@@ -138,6 +144,8 @@ static void store_retire(fby_source *source, fby_store *store)
     *link = store->next;
     source->stores[store->block] = NULL;
     store->group = NULL;
+    for (fby_subscription *task = source->tasks; task; task = task->next_of_source)
+        if (task->group == group) fby_subscription_forget(task, store->block);
     region_drop(source->server, &store->segment);
     if (!store->mapped) {
         fby_budget_give(&source->server->budget, store->bytes);
@@ -207,7 +215,7 @@ uint32_t fby_source_blocks(fby_subscription *task, uint32_t *blocks, uint32_t mo
     uint32_t count = 0;
     seat_unmaps(task->source, task->seat, false);
     for (const fby_store *store = task->group->stores; store && count < most; store = store->next)
-        blocks[count++] = store->block;
+        if (store->mapped >> task->seat & 1) blocks[count++] = store->block;
     return count;
 }
 

@@ -221,6 +221,16 @@ static uint16_t *ledger_of(fby_subscription *task, uint32_t block, bool make)
     return lengths;
 }
 
+void fby_subscription_forget(fby_subscription *task, uint32_t block)
+{
+    for (uint32_t i = 0; i < task->ledger_count; i++) {
+        if (task->ledgers[i].block != block) continue;
+        free(task->ledgers[i].lengths);
+        task->ledgers[i] = task->ledgers[--task->ledger_count];
+        return;
+    }
+}
+
 /* Puts the whole batch on the ring. */
 static void batch_deliver(fby_subscription *task)
 {
