@@ -14,7 +14,7 @@ HELLO, WELCOME, FAILED, OPEN, PROGRESS, OPENED, ABANDON, ABANDONED, TASK_FAILED,
 SEGMENT_ASK, SEGMENT_REPLY, BLOCKS, BLOCKS_REPLY = range(12, 16)
 PAGE = 4096
 # Words of the regions, as ringbuf/layout.h has them.
-DOWN_TAIL, DOWN_CAPACITY = 128, 384
+DOWN_TAIL, DOWN_CAPACITY, DOWN_GONE = 128, 384, 388
 UP_WAITING, UP_RETURN_TAIL, UP_HEAD = 128, 256, 384
 REGION_MAGIC = 0x79616265726F66
 SEGMENT, DOWN, UP = 1, 2, 3
@@ -96,6 +96,11 @@ class Hostile:
         capacity = struct.unpack_from("<I", self.down, DOWN_CAPACITY)[0]
         block, generation, run = struct.unpack_from("<2IQ", self.down, PAGE + number % capacity * 16)
         return block << 16 | run & 0xFFFF, generation
+
+    def flags(self, number):
+        """The flags of what was delivered as the number-th."""
+        capacity = struct.unpack_from("<I", self.down, DOWN_CAPACITY)[0]
+        return struct.unpack_from("<Q", self.down, PAGE + number % capacity * 16 + 8)[0] >> 32 & 0xFF
 
     def put_return(self, place, word):
         struct.pack_into("<Q", self.up, PAGE + place % self.return_capacity * 8, word & ((1 << 64) - 1))

@@ -346,14 +346,22 @@ def test_a_decoder_that_never_returns_costs_its_samples_only(hundred, tmp_path, 
         server.process.kill()
 
 
-def test_a_decoder_that_returns_late_gives_its_block_back(hundred, tmp_path):
-    spec = write_spec(tmp_path / "s.yaml", hundred, on_error="skip", max_errors=50, sample_timeout="200ms", epochs=1, batch={"size": 50},
-                      pipeline=["decode", {"center_crop": 32}])
+def test_a_decoder_that_returns_late_changes_nothing_and_leaves_nothing(hundred, tmp_path):
+    """Its place went to a stand-in and then to later samples: what its worker made comes too late to be written there."""
+    keys = dict(on_error="skip", max_errors=50, pipeline=["decode", {"center_crop": 32}], batch={"size": 50})
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=1, sample_timeout="200ms", **keys)
     stuck = {**STUCK, "FBY_STUCK_WIDTH": "66", "FBY_STUCK_SECONDS": "1"}
-    with Server(tmp_path / "server", "--workers", 2, environment=stuck) as server, Probe(spec, server) as probe:
-        assert len(probe.batches(2)) == 2
-        eventually(lambda: server.status()["engine"]["abandoned_workers"] == 0)
-        eventually(lambda: server.status()["tasks"][0]["abandoned_workers"] == 0)
+    with Server(tmp_path / "server", "--workers", 2, environment=stuck) as server:
+        with Probe(spec, server) as probe:
+            held = [probe.ask("next") for _ in range(2)]
+            assert sorted(i for b in held for i, flags in zip(b["ids"], b["flags"]) if not flags & 2) == [i for i in range(100) if i % 7 != 6]
+            assert server.status()["engine"]["abandoned_workers"] > 0, "they are still inside it"
+            eventually(lambda: server.status()["engine"]["abandoned_workers"] == 0)
+            assert [probe.ask(f"hash {b['batch']}")["hash"] for b in held] == [b["hash"] for b in held]
+            assert probe.ask("next")["error"] == EEND
+        eventually(lambda: not server.status()["tasks"])
+        assert server.status()["engine"]["workers"] == 2
+        assert server.status()["memory"]["used"] == 0, "all that the task had is given back"
 
 
 def test_a_stuck_sample_fails_its_task_by_name(hundred, tmp_path):

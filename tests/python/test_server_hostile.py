@@ -16,8 +16,8 @@ import time
 import conftest
 import peers
 import pytest
-from peers import (ABANDON, ABANDONED, DOWN, FAILED, HELLO, OPEN, OPENED, PROGRESS, SEGMENT, STATUS, STATUS_REPLY, TASK_FAILED, UP, WELCOME,
-                   FakeServer, Hostile, head, hello, layout_hash_of, region, send_with)
+from peers import (ABANDON, ABANDONED, BLOCKS, BLOCKS_REPLY, DOWN, FAILED, HELLO, OPEN, OPENED, PROGRESS, SEGMENT, SEGMENT_ASK, SEGMENT_REPLY, STATUS,
+                   STATUS_REPLY, TASK_FAILED, UP, WELCOME, FakeServer, Hostile, head, hello, layout_hash_of, region, send_with)
 from processes import (EEND, EINVAL, ELOST, EPROTO, ESAMPLE, EVERSION, FOREBAY, PROBE, STUCK_JPEG, Probe, Server, descriptors,  # noqa: F401
                        hundred, resident, write_spec)
 
@@ -164,20 +164,25 @@ def test_a_client_that_lies_about_waiting_and_taking_is_served(served):
 def test_every_message_in_every_state_is_answered_or_ends_the_connection(served):
     server, layout_hash, text = served
     before = measured(server)
-    messages = {kind: head(kind) for kind in range(13)}
+    messages = {kind: head(kind) for kind in range(18)}
     messages[HELLO] = hello(layout_hash)
     messages[ABANDON] = head(ABANDON) + struct.pack("<Q", 1 << 63)
     messages[ABANDONED] = head(ABANDONED) + struct.pack("<Q", 0)
     messages[PROGRESS] = head(PROGRESS) + struct.pack("<QQ", 1, 1)
     messages[FAILED] = messages[TASK_FAILED] = head(FAILED) + struct.pack("<iIQ", -1, 0, 0)
+    messages[SEGMENT_ASK] = messages[SEGMENT_REPLY] = None  # of a block that there is
+    messages[BLOCKS_REPLY] = head(BLOCKS_REPLY) + bytes(8 + 4 * 1024)
     answered = {"new": {HELLO: WELCOME}, "greeted": {STATUS: STATUS_REPLY, OPEN: OPENED},
-                "opened": {STATUS: STATUS_REPLY, ABANDON: ABANDONED}}
+                "opened": {STATUS: STATUS_REPLY, ABANDON: ABANDONED, SEGMENT_ASK: SEGMENT_REPLY, BLOCKS: BLOCKS_REPLY}}
     for state, expected in answered.items():
         for kind, message in messages.items():
             with Hostile(server, layout_hash, greet=state != "new") as client:
+                block = 1
                 if state == "opened":
                     assert client.open(text)[1] == OPENED
-                client.send(client.open_message(text) if kind == OPEN else message)
+                    eventually(lambda: client.tail() > 0)
+                    block = client.descriptor(0)[0] >> 16
+                client.send(client.open_message(text) if kind == OPEN else message or head(kind) + struct.pack("<II", block, 0))
                 got = PROGRESS
                 while got == PROGRESS:
                     got = client.receive()[1]
@@ -187,12 +192,41 @@ def test_every_message_in_every_state_is_answered_or_ends_the_connection(served)
     windows_equal(server, before)
 
 
+def test_blocks_that_are_not_the_tasks_have_no_segment(served, tmp_path):
+    """Neither numbers of no block nor another pipeline's: who asks for those is disconnected. Its own is given as often as it is asked for."""
+    server, layout_hash, text = served
+    before = measured(server)
+    other = json.dumps({**json.loads(text), "pipeline": ["decode", {"center_crop": 16}]})
+    with Hostile(server, layout_hash) as neighbour:
+        assert neighbour.open(other)[1] == OPENED
+        eventually(lambda: neighbour.tail() > 0)
+        foreign = neighbour.descriptor(0)[0] >> 16
+        for block in (0, foreign, 0xFFFF, 0x10000, 0xFFFFFFFF):
+            with Hostile(server, layout_hash) as client:
+                assert client.open(text)[1] == OPENED
+                eventually(lambda: client.tail() > 0)
+                own = client.descriptor(0)[0] >> 16
+                assert own != foreign
+                for _ in range(3):
+                    client.send(head(SEGMENT_ASK) + struct.pack("<II", own, 0))
+                    message, kind = client.receive()
+                    assert (kind, struct.unpack_from("<I", message, 16)[0]) == (SEGMENT_REPLY, own)
+                client.send(head(BLOCKS))
+                message, kind = client.receive()
+                count = struct.unpack_from("<I", message, 16)[0]
+                assert kind == BLOCKS_REPLY and own in struct.unpack_from(f"<{count}I", message, 24)
+                client.send(head(SEGMENT_ASK) + struct.pack("<II", block, 0))
+                assert client.ended()
+    windows_equal(server, before)
+
+
 def test_lengths_that_do_not_fit_end_the_connection(served):
     server, layout_hash, text = served
     good = Hostile.open_message(None, text)
     wrong = [good[:-1], good + b"x", good[:16], good[:31], head(OPEN, 3) + struct.pack("<4I", 1, 1, 1, 1) + b"abc",
              head(OPEN, 2) + struct.pack("<4I", 0xFFFFFFFF, 2, 1, 0) + b"ab", head(OPEN, 9000) + struct.pack("<4I", 4500, 4500, 0, 0) + b"a" * 9000,
-             head(ABANDON), head(ABANDON) + b"1234567", head(STATUS) + b"x", head(STATUS, version=2), head(STATUS, magic=1), b"x" * 100000, b""]
+             head(ABANDON), head(ABANDON) + b"1234567", head(STATUS) + b"x", head(SEGMENT_ASK), head(SEGMENT_ASK) + b"1234567",
+             head(BLOCKS) + b"x", head(STATUS, version=2), head(STATUS, magic=1), b"x" * 100000, b""]
     for message in wrong:
         with Hostile(server, layout_hash) as client:
             client.send(message)
@@ -340,24 +374,55 @@ def cpu_seconds(pid):
 # --- servers that talk nonsense -----------------------------------------------------------------------------------------
 
 
+class Genuine:
+    """What a real server says to a task's opening and to the questions after it: texts, and the contents of what it maps."""
+
+    def __init__(self, server, layout_hash, text):
+        self.layout_hash = layout_hash
+        with Hostile(server, layout_hash) as client:
+            self.opened, kind = client.open(text)
+            assert kind == OPENED
+            eventually(lambda: client.tail() > 0)
+            self.block = client.descriptor(0)[0] >> 16
+            client.send(head(SEGMENT_ASK) + struct.pack("<II", self.block, 0))
+            self.segment_reply, kind = client.receive()
+            assert kind == SEGMENT_REPLY
+            down, up, _, _, segment = client.fds
+            self.images = {name: os.pread(fd, os.fstat(fd).st_size, 0) for name, fd in (("down", down), ("up", up), ("segment", segment))}
+            first_batch = 1
+            while not client.flags(first_batch - 1) & 1:
+                first_batch += 1
+            client.send(head(BLOCKS))
+            self.blocks_reply, kind = client.receive()
+            assert kind == BLOCKS_REPLY
+        # Of what was delivered the first batch is left, and then the word that the task has failed.
+        down = bytearray(self.images["down"])
+        struct.pack_into("<I", down, peers.DOWN_TAIL, first_batch + 1)
+        struct.pack_into("<2IQ", down, peers.PAGE + first_batch * 16, 0, 0, (1 | 4) << 32)
+        self.images["down"] = bytes(down)
+
+    def region(self, name, **wrong):
+        kind = {"segment": SEGMENT, "down": DOWN, "up": UP}[name]
+        return region(kind, self.layout_hash, len(self.images[name]), self.images[name][64:], **wrong)
+
+    def opened_fds(self, **wrong):
+        classes = os.memfd_create("classes", os.MFD_CLOEXEC)
+        os.write(classes, b"ash\0birch\0cedar\0")
+        return [self.region("down", **wrong.get("down", {})), self.region("up", **wrong.get("up", {})), os.eventfd(0), classes]
+
+    def segment(self, **fields):
+        """A segment whose header says otherwise; sealed as the server does it."""
+        names = ["segment", "first_block", "blocks", "capacity", "meta_offset", "meta_stride", "payload_offset", "payload_stride", "sample_stride",
+                 "dtype", "dimensions"]
+        values = dict(zip(names, struct.unpack_from("<4I5Q2I", self.images["segment"], 64)))
+        assert not set(fields) - set(values)
+        body = struct.pack("<4I5Q2I", *{**values, **fields}.values())
+        return region(SEGMENT, self.layout_hash, len(self.images["segment"]), body + self.images["segment"][64 + len(body):])
+
+
 @pytest.fixture(scope="module")
-def genuine(shared, hundred):
-    """(layout hash, OPENED's bytes, sizes and contents of its regions) of a real server."""
-    server, layout_hash, text = shared
-    with Hostile(server, layout_hash) as client:
-        message, kind = client.open(text)
-        assert kind == OPENED
-        images = [os.pread(fd, os.fstat(fd).st_size, 0) for fd in client.fds[:3]]
-        return layout_hash, message, images
-
-
-def fds_of(genuine, **wrong):
-    layout_hash, _, images = genuine
-    fds = [region(kind, layout_hash, len(image), image[64:], **wrong.get(name, {}))
-           for name, kind, image in zip(("segment", "down", "up"), (SEGMENT, DOWN, UP), images)]
-    classes = os.memfd_create("classes", os.MFD_CLOEXEC)
-    os.write(classes, b"ash\0birch\0cedar\0")
-    return [*fds, os.eventfd(0), classes]
+def genuine(shared):
+    return Genuine(*shared)
 
 
 def opened_with(message, **fields):
@@ -368,57 +433,117 @@ def opened_with(message, **fields):
     return struct.pack("<4I7Q12I", *{**values, **fields}.values())
 
 
-def probe_against(tmp_path, script, spec):
+def probe_against(tmp_path, script, spec, commands=()):
+    """Its answer to the opening, or to the last command."""
     with FakeServer(tmp_path / "f", script) as fake:
-        done = subprocess.run([PROBE, "--socket", fake.socket, spec], input="quit\n", capture_output=True, text=True, timeout=60)
+        done = subprocess.run([PROBE, "--socket", fake.socket, spec], input="\n".join([*commands, "quit\n"]), capture_output=True, text=True, timeout=60)
         assert done.returncode in (0, 1), (done.returncode, done.stderr)
         assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
-        return json.loads(done.stdout.splitlines()[0])
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+def welcome(layout_hash, **wrong):
+    fields = {"magic": peers.MAGIC, "version": peers.VERSION, "layout": layout_hash, **wrong}
+    return head(WELCOME, version=fields["version"], magic=fields["magic"]) + struct.pack("<QII", fields["layout"], os.getpid(), 0)
+
+
+def says(greeting, *answers, greet=True):
+    """Greets; the client's own connection says no more; its task's gets one answer, of (message, descriptors)... each, to a question."""
+
+    def script(connection):
+        connection.recv(1 << 17)
+        if not greet:
+            send_with(connection, greeting)
+        else:
+            connection.send(greeting)
+            for answer in answers:
+                connection.recv(1 << 17)
+                for message, fds in answer:
+                    send_with(connection, message, fds)
+
+    return script
 
 
 def test_answers_of_strange_servers_are_refused(genuine, hundred, tmp_path):
-    layout_hash, opened, images = genuine
-    spec = write_spec(tmp_path / "s.yaml", hundred)
-
-    def welcome(**wrong):
-        fields = {"magic": peers.MAGIC, "version": peers.VERSION, "layout": layout_hash, **wrong}
-        return head(WELCOME, version=fields["version"], magic=fields["magic"]) + struct.pack("<QII", fields["layout"], os.getpid(), 0)
-
-    def says(*answers, greet=True):
-        def script(connection):
-            connection.recv(1 << 17)
-            if greet:
-                connection.send(welcome())
-                connection.recv(1 << 17)  # the client's own connection: no more comes, or the task's OPEN
-            for message, fds in answers:
-                send_with(connection, message, fds)
-        return script
-
-    def regions(**wrong):
-        return fds_of(genuine, **wrong)
-
+    opened, spec = genuine.opened, write_spec(tmp_path / "s.yaml", hundred)
+    regions, greeting = genuine.opened_fds, welcome(genuine.layout_hash)
     plain = [(b"x", ()), (head(STATUS_REPLY), ()), (head(OPENED), ()), (opened[:-4], regions()), (opened, ()), (opened, regions()[:3]),
-             (opened, [*regions(), os.eventfd(0)]), (opened, [os.eventfd(0)] * 5), (opened, [os.open("/dev/null", os.O_RDONLY)] * 5),
-             (head(FAILED) + struct.pack("<iIQ", 5, 0, 0) + b"why", regions()), (head(PROGRESS), ())]
+             (opened, [*regions(), os.eventfd(0)]), (opened, [os.eventfd(0)] * 4), (opened, [os.open("/dev/null", os.O_RDONLY)] * 4),
+             (head(FAILED) + struct.pack("<iIQ", 5, 0, 0) + b"why", regions()), (head(PROGRESS), ()), (genuine.blocks_reply, ()),
+             (genuine.segment_reply, [genuine.region("segment")])]
     for message, fds in plain:
-        answer = probe_against(tmp_path, says((message, fds)), spec)
+        answer = probe_against(tmp_path, says(greeting, [(message, fds)]), spec)
         assert answer.get("error") == EPROTO and answer["text"], (message[:32], answer)
-    for name in ("segment", "down", "up"):
+    for name in ("down", "up"):
         for wrong, code in [({"seals": 0}, EPROTO), ({"magic": 1}, EPROTO), ({"version": 9}, EVERSION), ({"says": 4096}, EPROTO)]:
-            if wrong == {"says": 4096} and len(images[("segment", "down", "up").index(name)]) == 4096:
+            if wrong == {"says": 4096} and len(genuine.images[name]) == 4096:
                 continue
-            answer = probe_against(tmp_path, says((opened, regions(**{name: wrong}))), spec)
-            assert answer.get("error") == code and ("up region" in answer["text"] or name in answer["text"]), (name, wrong, answer)
-    for fields in [{"batch": 0}, {"batch": 9}, {"batch": 0xFFFFFFFF}, {"window": 0}, {"dimensions": 5}, {"dimensions": 0}, {"element": 77}, {"element": 1},
-                   {"shape0": 0xFFFFFFFF, "shape1": 0xFFFFFFFF}, {"sample_bytes": 1 << 40}, {"sample_bytes": 0}, {"classes": 4},
-                   {"classes": 0xFFFFFFFF}, {"return_capacity": 3}, {"return_capacity": 1 << 31}, {"return_capacity": 1}]:
-        answer = probe_against(tmp_path, says((opened_with(opened, **fields), regions())), spec)
+            answer = probe_against(tmp_path, says(greeting, [(opened, regions(**{name: wrong}))]), spec)
+            assert answer.get("error") == code and f"{name} region" in answer["text"], (name, wrong, answer)
+    for fields in [{"batch": 0}, {"window": 0}, {"dimensions": 5}, {"dimensions": 0}, {"element": 77},
+                   {"element": 1}, {"shape0": 0xFFFFFFFF, "shape1": 0xFFFFFFFF}, {"sample_bytes": 1 << 40}, {"sample_bytes": 0}, {"classes": 4},
+                   {"classes": 0xFFFFFFFF}, {"return_capacity": 3}, {"return_capacity": 1 << 31}]:
+        answer = probe_against(tmp_path, says(greeting, [(opened_with(opened, **fields), regions())]), spec)
         assert answer.get("error") == EPROTO, (fields, answer)
     for wrong, code, words in [({"magic": 3}, EPROTO, "Forebay"), ({"version": 8}, EVERSION, "protocol 8"), ({"layout": 5}, EVERSION, "0000000000000005")]:
-        answer = probe_against(tmp_path, says((welcome(**wrong), ()), greet=False), spec)
+        answer = probe_against(tmp_path, says(welcome(genuine.layout_hash, **wrong), greet=False), spec)
         assert answer.get("error") == code and words in answer["text"], answer
     answer = probe_against(tmp_path, lambda connection: connection.close(), spec)
     assert answer.get("error") == ELOST and "closed this connection" in answer["text"], answer
+
+
+def test_strange_answers_about_segments_are_refused(genuine, hundred, tmp_path):
+    """What a client asks in mid-stream: which memory a block of its ring lies in, and which blocks are left."""
+    spec, greeting, reply, block = write_spec(tmp_path / "s.yaml", hundred), welcome(genuine.layout_hash), genuine.segment_reply, genuine.block
+
+    def next_with(*answers, commands=("next",), **wrong):
+        opening = [(genuine.opened, genuine.opened_fds(**wrong))]
+        return probe_against(tmp_path, says(greeting, opening, *answers), spec, commands)
+
+    def named(number):
+        return head(SEGMENT_REPLY) + struct.pack("<II", number, 0)
+
+    def failed(kind, code=ESAMPLE):
+        return head(kind, 3) + struct.pack("<iIQ", code, 0, 41) + b"why"
+
+    right = [(reply, [genuine.region("segment")])]
+    assert next_with(right)["ids"], "a server that answers right is believed"
+    answers = [(b"x", ()), (head(SEGMENT_REPLY), ()), (reply, ()), (reply, [genuine.region("segment")] * 2), (reply + b"x", [genuine.region("segment")]),
+               (reply[:-1], [genuine.region("segment")]), (named(block + 1), [genuine.region("segment")]), (named(0), [genuine.region("segment")]),
+               (genuine.blocks_reply, ()), (genuine.opened, genuine.opened_fds()), (head(STATUS_REPLY), [genuine.region("segment")]),
+               (reply, [os.eventfd(0)]), (reply, [os.open("/dev/null", os.O_RDONLY)]), (reply, [genuine.region("down")]), (reply, [genuine.region("up")]),
+               (reply, [genuine.region("segment", seals=0)]), (reply, [genuine.region("segment", seals=peers.SEALS_CLIENT)]),
+               (reply, [genuine.region("segment", magic=1)]), (reply, [genuine.region("segment", says=peers.PAGE)])]
+    for fields in [{"first_block": block + 1}, {"blocks": 0}, {"blocks": 2}, {"blocks": 0xFFFFFFFF}, {"capacity": 0}, {"capacity": 1}, {"capacity": 1 << 31},
+                   {"meta_offset": 0}, {"meta_offset": 1 << 63}, {"meta_stride": 64}, {"payload_offset": 1 << 40}, {"payload_offset": 4097},
+                   {"payload_stride": 4096}, {"payload_stride": 1 << 60}, {"sample_stride": 0}, {"sample_stride": 1}, {"sample_stride": 1 << 62}, {"dimensions": 9}]:
+        answers.append((reply, [genuine.segment(**fields)]))
+    for message, fds in answers:
+        answer = next_with([(message, fds)], commands=("next", "next"))
+        assert answer.get("error") == EPROTO and answer["text"], (message[:32], answer)
+    assert next_with([(reply, [genuine.region("segment", version=9)])])["error"] == EVERSION
+    assert next_with([(failed(FAILED), ())])["text"] == "why"
+    # That the task has failed may come first: it is said when the ring says so, after what was delivered before.
+    late = [(failed(TASK_FAILED), ()), *right]
+    assert next_with(late)["ids"]
+    answer = next_with(late, commands=("next", "next"))
+    assert (answer["error"], answer["text"], answer["sample"]) == (ESAMPLE, "why", 41)
+
+    down = bytearray(genuine.images["down"])
+    struct.pack_into("<I", down, peers.DOWN_GONE, 1)
+    kept, genuine.images["down"] = genuine.images["down"], bytes(down)
+    try:
+        for blocks in ([], [block], list(range(1, 1025))):
+            message = head(BLOCKS_REPLY) + struct.pack("<II1024I", len(blocks), 0, *blocks, *[0] * (1024 - len(blocks)))
+            assert next_with([(message, ())], right)["ids"]
+            assert next_with([(failed(TASK_FAILED), ()), (message, ())], right, commands=("next", "next"))["text"] == "why"
+            assert next_with([(message, [os.eventfd(0)])])["error"] == EPROTO
+        too_many = head(BLOCKS_REPLY) + struct.pack("<II1024I", 1025, 0, *[block] * 1024)
+        for message in (b"x", head(BLOCKS_REPLY), too_many, too_many[:-4], reply, genuine.opened):
+            answer = next_with([(message, ())], right)
+            assert answer.get("error") == EPROTO, (message[:32], answer)
+    finally:
+        genuine.images["down"] = kept
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------------
