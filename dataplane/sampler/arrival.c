@@ -67,7 +67,7 @@ static void arrival_go(fby_sampler *sampler, fby_arrival *arrival, uint32_t *bud
             uint32_t from = fby_pools_of(pools, id);
             uint32_t stratum = fby_pools_stratum(pools, from);
             uint32_t into = fby_strata_split(&pools->strata, stratum, arrival->tasks);
-            uint64_t mask = fby_pools_mask(pools, from) | arrival->tasks;
+            uint64_t mask = fby_pools_mask(pools, from) | (arrival->tasks & ~sampler->resuming);
             uint32_t to = fby_pools_find(pools, into, mask);
             fby_pools_move_id(pools, id, to);
             fby_strata_move(&pools->strata, stratum, into, mask);
@@ -79,6 +79,12 @@ static void arrival_go(fby_sampler *sampler, fby_arrival *arrival, uint32_t *bud
         sampler->arriving--;
         fby_pools_drop_empty_strata(pools);
     }
+}
+
+bool fby_arrival_over(const fby_sampler *sampler, uint32_t task)
+{
+    const fby_subset *subset = sampler->task[task].subset;
+    return !subset || !is_arriving(arrival_of((fby_sampler *)sampler, subset));
 }
 
 void fby_arrival_step(fby_sampler *sampler, uint32_t budget)

@@ -37,6 +37,10 @@ typedef struct fby_task_state {
     uint32_t first_count, first_most, first_next;
     uint64_t *bad; /* bitmap of bad ids: bits from `ids` of the sampler on are clear */
     uint32_t bad_count;
+    uint64_t *awaited; /* bitmap: what a resumed task needs that its pools don't say yet; NULL: nothing */
+    uint32_t awaited_count;
+    uint32_t awaited_parts, awaited_next; /* of each word; the parts come in this order */
+    fby_permutation awaited_order;
 } fby_task_state;
 
 /* A subset that some shared-order tasks have, whose ids come to their strata a bounded step at a time. */
@@ -57,6 +61,8 @@ struct fby_sampler {
     fby_task_state task[FBY_SAMPLER_TASKS];
     fby_arrival arrival[FBY_SAMPLER_TASKS]; /* one for each subset; as many as tasks can have */
     uint32_t arriving;                      /* arrivals that go on */
+    uint64_t resuming;                      /* a bit per task with awaited ids */
+    uint32_t visits_before;                 /* of each id, in the lives of resumed tasks */
     fby_sampler_stats stats;
 };
 
@@ -73,6 +79,22 @@ void fby_arrival_enter(fby_sampler *sampler, uint32_t task);
 void fby_arrival_leave(fby_sampler *sampler, uint32_t task);
 /* Moves on all arrivals, about `budget` ids. */
 void fby_arrival_step(fby_sampler *sampler, uint32_t budget);
+
+/* Whether the task's subset has all its strata. */
+bool fby_arrival_over(const fby_sampler *sampler, uint32_t task);
+
+/* --- resume.c --- */
+
+/* Takes over what a shared-order task had. FBY_OK or FBY_ENOMEM. */
+int fby_resume_set(fby_sampler *sampler, fby_task_state *task, const uint64_t *had);
+/* It has entered its strata: its needs become those that it had left. */
+void fby_resume_enter(fby_sampler *sampler, uint32_t task);
+/* They don't matter any more. */
+void fby_resume_end(fby_sampler *sampler, uint32_t task);
+/* Moves on all resumed tasks, about `budget` ids. */
+void fby_resume_step(fby_sampler *sampler, uint32_t budget);
+/* Until a resumed task has some blocks to choose from, or all it needs. */
+void fby_resume_prepare(fby_sampler *sampler, uint32_t task);
 
 /* --- task.c --- */
 
@@ -96,6 +118,11 @@ static inline uint32_t id_ordered(const fby_task_state *task, const fby_permutat
 static inline bool is_bad(const fby_task_state *task, uint32_t id)
 {
     return task->bad[id / 64] >> (id % 64) & 1;
+}
+
+static inline bool is_resuming(const fby_sampler *sampler, uint32_t task)
+{
+    return sampler->resuming >> task & 1;
 }
 
 static inline uint64_t quota_of(const fby_task_state *task)

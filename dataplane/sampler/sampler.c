@@ -5,7 +5,7 @@
 #include "dataplane/sampler/internal.h"
 
 /* What one call does besides its own work, at most: some 0.1 ms each where memory is slow. */
-enum { SWEEP_STEPS = 512, ARRIVING_IDS = 512 };
+enum { SWEEP_STEPS = 512, ARRIVING_IDS = 512, RESUMING_IDS = 512 };
 
 /* Up to so many pools a block is cut short as soon as it would take a task a block beyond its share of a
  * stratum. Where many tasks of many rates have subsets, that leaves blocks of a few ids and a pool for each:
@@ -16,6 +16,7 @@ enum { FEW_POOLS = 1024 };
 static void go_on(fby_sampler *sampler)
 {
     if (sampler->arriving) fby_arrival_step(sampler, ARRIVING_IDS);
+    if (sampler->resuming) fby_resume_step(sampler, RESUMING_IDS);
     if (sampler->pools.sweep_left) fby_pools_sweep(&sampler->pools, SWEEP_STEPS);
 }
 
@@ -70,7 +71,10 @@ int fby_sampler_join(fby_sampler *sampler, const fby_sampler_task *what, uint32_
     if (code) return code;
     sampler->task[bit].served = sampler->live ? served : 0;
     sampler->live |= UINT64_C(1) << bit;
-    if (is_shared(&sampler->task[bit])) fby_arrival_enter(sampler, bit);
+    if (is_shared(&sampler->task[bit])) {
+        fby_arrival_enter(sampler, bit);
+        fby_resume_enter(sampler, bit);
+    }
     go_on(sampler);
     *task = bit;
     return FBY_OK;
@@ -87,7 +91,10 @@ void fby_sampler_leave(fby_sampler *sampler, uint32_t task)
 {
     fby_task_state *t = task_at(sampler, task);
     if (!t) return;
-    if (is_shared(t)) fby_arrival_leave(sampler, task);
+    if (is_shared(t)) {
+        fby_resume_end(sampler, task);
+        fby_arrival_leave(sampler, task);
+    }
     fby_sampler_task_clear(sampler, task);
     sampler->live &= ~(UINT64_C(1) << task);
     go_on(sampler);
@@ -142,6 +149,7 @@ uint64_t fby_sampler_bytes(const fby_sampler *sampler)
     uint64_t bitmap = ((uint64_t)sampler->ids + 63) / 64 * sizeof(uint64_t);
     for (uint32_t i = 0; i < FBY_SAMPLER_TASKS; i++) {
         const fby_task_state *t = &sampler->task[i];
+        if (t->awaited) bytes += bitmap;
         if (t->live) bytes += bitmap + t->ranks * sizeof *t->rank + t->first_most * sizeof *t->first;
         if (sampler->arrival[i].subset) bytes += fby_subset_bytes(sampler->arrival[i].subset);
     }
@@ -198,10 +206,18 @@ static uint32_t most_of(const fby_sampler *sampler, uint32_t hungriest, uint64_t
     return (uint32_t)most;
 }
 
+/* The next visit of an id. */
+static uint32_t visit(fby_sampler *sampler, uint32_t id)
+{
+    uint32_t turn = sampler->visits_before + sampler->pools.id[id].visits++;
+    if (turn >= sampler->stats.visits) sampler->stats.visits = turn + 1;
+    return turn;
+}
+
 static void put(fby_sampler *sampler, fby_draw *out, uint32_t id, uint8_t flags)
 {
     out->ids[out->count] = id;
-    out->turns[out->count] = sampler->pools.id[id].visits++;
+    out->turns[out->count] = visit(sampler, id);
     out->flags[out->count] = flags;
     out->count++;
 }
@@ -273,7 +289,7 @@ static uint64_t fill_shared(fby_sampler *sampler, uint32_t hungriest, uint64_t r
 /* Has a shared-order task had all the ids of its epoch, so that the rest of its quota is padding? */
 static bool needs_padding(const fby_sampler *sampler, uint32_t task)
 {
-    return sampler->pools.strata.got[task] == sampler->task[task].ids;
+    return sampler->pools.strata.got[task] == sampler->task[task].ids && !is_resuming(sampler, task);
 }
 
 static void pad(fby_sampler *sampler, uint32_t task, fby_draw *out)
@@ -285,6 +301,7 @@ static void pad(fby_sampler *sampler, uint32_t task, fby_draw *out)
 static uint64_t draw_shared(fby_sampler *sampler, uint32_t hungriest, uint64_t ready, fby_draw *out)
 {
     uint64_t alone = UINT64_C(1) << hungriest, served;
+    if (is_resuming(sampler, hungriest)) fby_resume_prepare(sampler, hungriest);
     if (needs_padding(sampler, hungriest)) {
         pad(sampler, hungriest, out);
         return alone;
@@ -471,11 +488,15 @@ int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, 
     if (!is_shared(t)) {
         *id = good_before(t, epoch, bad);
         *turn = epoch;
-        pools->id[*id].visits++;
+        visit(sampler, *id);
         return FBY_OK;
     }
 
-    uint32_t k, pool = epoch == t->epoch && !t->over ? find_needed(sampler, task, &k) : FBY_NONE;
+    uint32_t k, pool = FBY_NONE;
+    if (epoch == t->epoch && !t->over) {
+        if (is_resuming(sampler, task)) fby_resume_prepare(sampler, task);
+        pool = find_needed(sampler, task, &k);
+    }
     if (pool != FBY_NONE) {
         uint64_t bit = UINT64_C(1) << task;
         uint32_t stratum = fby_pools_stratum(pools, pool);
@@ -487,6 +508,6 @@ int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, 
     } else {
         *id = any_good(sampler, t);
     }
-    *turn = pools->id[*id].visits++;
+    *turn = visit(sampler, *id);
     return FBY_OK;
 }

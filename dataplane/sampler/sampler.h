@@ -32,11 +32,22 @@ typedef struct fby_sampler_task {
     uint32_t ranks;
     uint32_t window; /* batches per rank; at least 128 samples of window are kept, as the design says */
     const uint64_t *subset; /* bitmap of count bits, read during the call only; NULL: all ids */
+    /* A resumed task's: what it had of its first epoch before. */
+    const uint64_t *given; /* per rank: samples of its part; NULL: none. Read during the call only */
+    const uint64_t *had;   /* shared order: bitmap of the ids, read during the call only; NULL: none */
+    uint32_t visits; /* at most FBY_SAMPLER_VISITS; visits that are handed out from now on are no less */
 } fby_sampler_task;
 
+/* Far beyond all training, and no more than half of what the counters of random ops hold. */
+#define FBY_SAMPLER_VISITS (UINT32_C(1) << 30)
+
 /* Adds a task: its bit in `task`. FBY_EFULL for the 65th, and where the subsets of the tasks here would cut
- * the ids into more than FBY_SAMPLER_STRATA parts; FBY_EINVAL where its subset has no id or an epoch would
- * have no batch; FBY_ENOMEM. */
+ * the ids into more than FBY_SAMPLER_STRATA parts; FBY_EINVAL where its subset has no id, an epoch would
+ * have no batch, or it claims to have had more than there is; FBY_ENOMEM.
+ *
+ * A resumed task gets the rest of its first epoch: in a fixed order what comes after each rank's place, in
+ * shared order each id of its subset that isn't among those it had, once. An epoch that it had whole is
+ * behind it: the next one comes. */
 int fby_sampler_join(fby_sampler *sampler, const fby_sampler_task *what, uint32_t *task, fby_error *error);
 void fby_sampler_leave(fby_sampler *sampler, uint32_t task);
 
@@ -100,6 +111,7 @@ int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, 
 /* Draws made, ids drawn, ids delivered (one per id and task). */
 typedef struct fby_sampler_stats {
     uint64_t draws, drawn, delivered;
+    uint32_t visits; /* all visits handed out so far are below this */
 } fby_sampler_stats;
 void fby_sampler_get_stats(const fby_sampler *sampler, fby_sampler_stats *out);
 uint64_t fby_sampler_bytes(const fby_sampler *sampler);

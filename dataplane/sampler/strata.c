@@ -43,7 +43,13 @@ void fby_strata_move(fby_strata *strata, uint32_t from, uint32_t to, uint64_t ne
     }
 
     uint64_t joined = strata->all[to].members & ~strata->all[from].members;
-    for (; joined; joined &= joined - 1) strata->wanted[__builtin_ctzll(joined)]++;
+    for (; joined; joined &= joined - 1) {
+        int task = __builtin_ctzll(joined);
+        strata->wanted[task]++;
+        if (needing >> task & 1) continue;
+        strata->all[to].got[task]++;
+        strata->got[task]++;
+    }
     strata->all[from].size--;
     strata->all[to].size++;
 }

@@ -15,6 +15,9 @@ static int check(const fby_sampler_task *what, fby_error *error)
     if (!what->window) return fby_fail(error, FBY_EINVAL, "window: 0; expected at least 1 batch");
     if (!what->ranks || what->ranks > FBY_SAMPLER_RANKS)
         return fby_fail(error, FBY_EINVAL, "ranks: %u; expected 1 to %d", what->ranks, FBY_SAMPLER_RANKS);
+    if (what->visits > FBY_SAMPLER_VISITS)
+        return fby_fail(error, FBY_EINVAL, "%u visits; expected at most %u", what->visits,
+                        FBY_SAMPLER_VISITS);
     return FBY_OK;
 }
 
@@ -34,6 +37,20 @@ static int allocate(fby_task_state *task, uint32_t ids)
     task->first = calloc(task->first_most, sizeof *task->first);
     task->bad = calloc(((size_t)ids + 63) / 64, sizeof *task->bad);
     return task->rank && task->first && task->bad ? FBY_OK : FBY_ENOMEM;
+}
+
+/* Takes over the ranks' places in the epoch that a resumed task was in. FBY_EINVAL: beyond its end. */
+static int places_set(fby_task_state *task, const uint64_t *given)
+{
+    uint32_t whole = 0;
+    for (uint32_t i = 0; i < task->ranks; i++) {
+        if (given[i] > task->part) return FBY_EINVAL;
+        task->rank[i].given = given[i];
+        task->given += given[i];
+        whole += given[i] == task->part;
+    }
+    fby_sampler_task_seek_rank(task);
+    return whole == task->ranks ? FBY_EEND : FBY_OK;
 }
 
 static void epoch_begin(fby_task_state *task)
@@ -97,6 +114,21 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
     if (allocate(t, sampler->ids)) goto no_memory;
 
     epoch_begin(t);
+    if (what->given && !t->over) {
+        code = places_set(t, what->given);
+        if (code == FBY_EINVAL) {
+            code = fby_fail(error, code, "a rank had more of epoch %llu than the %llu samples there are",
+                            (unsigned long long)t->epoch, (unsigned long long)t->part);
+            goto fail;
+        }
+        if (code == FBY_EEND) {
+            t->epoch++;
+            epoch_begin(t);
+        } else if (is_shared(t) && what->had && fby_resume_set(sampler, t, what->had)) {
+            goto no_memory;
+        }
+    }
+    if (what->visits > sampler->visits_before) sampler->visits_before = what->visits;
     t->live = true;
     return FBY_OK;
 
@@ -114,6 +146,7 @@ void fby_sampler_task_clear(fby_sampler *sampler, uint32_t task)
     free(t->rank);
     free(t->first);
     free(t->bad);
+    free(t->awaited);
     *t = (fby_task_state){0};
 }
 
@@ -142,6 +175,7 @@ void fby_sampler_task_next_epochs(fby_sampler *sampler, uint64_t tasks)
         t->epoch++;
         epoch_begin(t);
         if (!is_shared(t)) continue;
+        fby_resume_end(sampler, task);
         if (t->over)
             fby_pools_need_none(&sampler->pools, task);
         else

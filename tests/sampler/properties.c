@@ -22,8 +22,30 @@ static uint64_t *random_subset(watch *w)
 }
 
 typedef struct schedule_mix {
-    bool orders, subsets, ranks, limits; /* what a schedule's tasks may have */
+    bool orders, subsets, ranks, limits, resumed; /* what a schedule's tasks may have */
 } schedule_mix;
+
+/* What a task may have had of its epoch: a random part for each rank, of random ids. */
+static void random_life(watch *w, fby_sampler_task *what, uint64_t **given, uint64_t **had)
+{
+    uint32_t ids = 0;
+    size_t words = ((size_t)w->ids + 63) / 64;
+    *given = calloc(what->ranks, sizeof **given);
+    *had = calloc(words, sizeof **had);
+    for (uint32_t id = 0; id < w->ids; id++) ids += !what->subset || what->subset[id / 64] >> (id % 64) & 1;
+    uint64_t part = what->drop_last ? ids / what->ranks / what->batch * what->batch : ids / what->ranks;
+    uint64_t wanted = 0, left = ids;
+    for (uint32_t r = 0; r < what->ranks; r++) wanted += (*given)[r] = watch_random(w, part + 1);
+    for (uint32_t id = 0; id < w->ids; id++) {
+        if (what->subset && !(what->subset[id / 64] >> (id % 64) & 1)) continue;
+        if (watch_random(w, left--) >= wanted) continue;
+        (*had)[id / 64] |= UINT64_C(1) << (id % 64);
+        wanted--;
+    }
+    what->given = *given;
+    if (what->order == FBY_ORDER_SHARED) what->had = *had;
+    what->visits = (uint32_t)watch_random(w, 8);
+}
 
 static bool random_join(watch *w, schedule_mix mix)
 {
@@ -41,6 +63,8 @@ static bool random_join(watch *w, schedule_mix mix)
     }
     what.seed = watch_random(w, 3);
 
+    uint64_t *given = NULL, *had = NULL;
+    if (mix.resumed && watch_random(w, 2)) random_life(w, &what, &given, &had);
     uint32_t task, ids = w->ids;
     int code = watch_join(w, &what, &task);
     if (code == FBY_EINVAL) {
@@ -54,6 +78,8 @@ static bool random_join(watch *w, schedule_mix mix)
         cr_assert_eq(code, FBY_EFULL);
     }
     free(subset);
+    free(given);
+    free(had);
     return code == FBY_OK;
 }
 
@@ -139,14 +165,19 @@ Test(sampler_properties, ranks_and_limits)
     schedules(60, 600, 6000, (schedule_mix){.ranks = true, .limits = true});
 }
 
+Test(sampler_properties, resumed)
+{
+    schedules(60, 600, 6000, (schedule_mix){.subsets = true, .ranks = true, .limits = true, .resumed = true});
+}
+
 Test(sampler_properties, everything)
 {
-    schedules(120, 900, 8000, (schedule_mix){true, true, true, true});
+    schedules(120, 900, 8000, (schedule_mix){true, true, true, true, true});
 }
 
 /* Larger than what one call moves at once: subsets arrive, and equal pools are joined, while ids are drawn.
  */
 Test(sampler_properties, in_steps)
 {
-    schedules(4, 60000, 30000, (schedule_mix){.subsets = true, .limits = true});
+    schedules(4, 60000, 30000, (schedule_mix){.subsets = true, .limits = true, .resumed = true});
 }

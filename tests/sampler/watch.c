@@ -45,6 +45,57 @@ static bool has(const watched_task *t, uint32_t id)
     return !t->subset || (t->subset[id / 64] >> (id % 64) & 1);
 }
 
+static void epoch_reset(watch *w, watched_task *t)
+{
+    t->epoch++;
+    t->distinct = t->used_up = t->padded = 0;
+    memset(t->given, 0, sizeof t->given);
+    memset(t->seen, 0, w->ids);
+}
+
+static bool is_over(const watched_task *t)
+{
+    return t->what.epochs && t->epoch >= t->what.epochs;
+}
+
+/* The id at a place of a fixed order. */
+static uint32_t id_ordered(const watched_task *t, uint64_t place)
+{
+    uint64_t position = place % t->ids;
+    if (t->what.order == FBY_ORDER_STRICT) {
+        fby_permutation order;
+        fby_permutation_set(&order, t->ids, t->what.seed, t->epoch);
+        position = fby_permutation_at(&order, (uint32_t)position);
+    }
+    return t->members[position];
+}
+
+static void seen_note(watched_task *t, uint32_t id)
+{
+    t->distinct += !t->seen[id];
+    t->seen[id] = 1;
+}
+
+/* What a resumed task had of its epoch. */
+static void had_take(watch *w, watched_task *t)
+{
+    bool whole = true;
+    for (uint32_t r = 0; r < t->what.ranks; r++) {
+        t->given[r] = t->what.given[r];
+        whole = whole && t->given[r] == t->part;
+        for (uint64_t i = 0; i < t->given[r] && t->what.order != FBY_ORDER_SHARED; i++) {
+            uint64_t place = r + i * t->what.ranks;
+            if (place < t->ids)
+                seen_note(t, id_ordered(t, place));
+            else
+                t->padded++;
+        }
+    }
+    for (uint32_t i = 0; i < t->ids && t->what.had; i++)
+        if (t->what.had[t->members[i] / 64] >> (t->members[i] % 64) & 1) seen_note(t, t->members[i]);
+    if (whole) epoch_reset(w, t);
+}
+
 int watch_join(watch *w, const fby_sampler_task *what, uint32_t *task)
 {
     int code = fby_sampler_join(w->sampler, what, task, NULL);
@@ -74,6 +125,8 @@ int watch_join(watch *w, const fby_sampler_task *what, uint32_t *task)
     if (t->window < 128) t->window = 128;
     cr_assert_eq(fby_sampler_samples(w->sampler, *task), t->part);
     cr_assert_eq(fby_sampler_batches(w->sampler, *task), (t->part + what->batch - 1) / what->batch);
+    if (what->given && !is_over(t)) had_take(w, t);
+    if (what->visits > w->visits_before) w->visits_before = what->visits;
     return FBY_OK;
 }
 
@@ -81,19 +134,6 @@ void watch_leave(watch *w, uint32_t task)
 {
     fby_sampler_leave(w->sampler, task);
     task_free(&w->task[task]);
-}
-
-static void epoch_reset(watch *w, watched_task *t)
-{
-    t->epoch++;
-    t->distinct = t->used_up = t->padded = 0;
-    memset(t->given, 0, sizeof t->given);
-    memset(t->seen, 0, w->ids);
-}
-
-static bool is_over(const watched_task *t)
-{
-    return t->what.epochs && t->epoch >= t->what.epochs;
 }
 
 void watch_abandon(watch *w, uint32_t task)
@@ -131,7 +171,7 @@ void watch_substitute(watch *w, uint32_t task, uint64_t epoch, uint32_t bad)
     cr_assert_eq(code, FBY_OK);
     cr_assert(id < w->ids && has(t, id) && !t->bad[id], "id %u of its own, and good", id);
     bool shared = t->what.order == FBY_ORDER_SHARED;
-    cr_assert_eq(turn, shared ? w->visits[id] : epoch);
+    cr_assert_eq(turn, shared ? w->visits_before + w->visits[id] : epoch);
     w->visits[id]++;
     w->drawn++;
     cr_assert_eq(repeat, !(shared && epoch == t->epoch && !is_over(t) && needed), "%u needed", needed);
@@ -170,13 +210,7 @@ static void check_id(watch *w, watched_task *t, const fby_draw *draw, uint32_t i
         }
     } else {
         uint64_t place = target->rank + (target->position + i) * t->what.ranks;
-        uint64_t position = place % t->ids;
-        if (t->what.order == FBY_ORDER_STRICT) {
-            fby_permutation order;
-            fby_permutation_set(&order, t->ids, t->what.seed, t->epoch);
-            position = fby_permutation_at(&order, (uint32_t)position);
-        }
-        cr_assert_eq(id, t->members[position], "fixed order");
+        cr_assert_eq(id, id_ordered(t, place), "fixed order");
         cr_assert_eq(padded, place >= t->ids);
     }
     t->padded += padded;
@@ -253,7 +287,7 @@ bool watch_draw(watch *w, uint64_t blocked, fby_draw *draw)
         all_fixed = all_fixed && w->task[draw->targets[i].task].what.order != FBY_ORDER_SHARED;
     }
     for (uint32_t i = 0; i < draw->count; i++) {
-        uint32_t visit = w->visits[draw->ids[i]]++;
+        uint32_t visit = w->visits_before + w->visits[draw->ids[i]]++;
         cr_assert_eq(draw->turns[i], all_fixed ? draw->targets[0].epoch : visit);
     }
     w->drawn += draw->count;

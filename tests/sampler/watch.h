@@ -32,6 +32,7 @@ typedef struct watch {
     uint64_t random;
     uint32_t *visits;
     uint64_t drawn;
+    uint32_t visits_before; /* in the lives of resumed tasks */
     watched_task task[FBY_SAMPLER_TASKS];
 } watch;
 
@@ -39,7 +40,8 @@ uint64_t watch_random(watch *w, uint64_t below);
 void watch_start(watch *w, uint32_t ids, uint64_t seed);
 void watch_end(watch *w);
 
-/* The result of the call; a refusal has to be expected by the caller. `subset` may be given in `what`. */
+/* The result of the call; a refusal has to be expected by the caller. `subset`, `given` and `had` may be
+ * given in `what`. */
 int watch_join(watch *w, const fby_sampler_task *what, uint32_t *task);
 void watch_leave(watch *w, uint32_t task);
 void watch_abandon(watch *w, uint32_t task);
