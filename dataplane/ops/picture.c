@@ -22,7 +22,7 @@ struct fby_picture_memory {
     uint32_t count;
     fby_tier tier;
     fby_sink pixels; /* u8 HWC: what buffers hold */
-    uint64_t decode_ns;
+    uint64_t decode_ns, resample_ns;
 };
 
 static uint64_t now_ns(void)
@@ -83,6 +83,11 @@ uint64_t fby_picture_memory_decode_ns(const fby_picture_memory *memory)
     return memory->decode_ns;
 }
 
+uint64_t fby_picture_memory_resample_ns(const fby_picture_memory *memory)
+{
+    return memory->resample_ns;
+}
+
 const char *fby_picture_memory_text(const fby_picture_memory *memory)
 {
     return fby_decode_text(memory->decoder);
@@ -125,6 +130,14 @@ static int32_t buffer_take(fby_picture_memory *memory, uint32_t w, uint32_t h)
 static void buffer_give(fby_picture_memory *memory, int32_t index)
 {
     if (index >= 0) memory->buffers[index].used = false;
+}
+
+/* What is left of a resize once its rows are through, with the conversion into `out`. */
+static void resample_end(fby_picture_memory *memory, const fby_sink *sink, void *out)
+{
+    uint64_t start = now_ns();
+    fby_resample_finish(memory->resampler, sink, out);
+    memory->resample_ns += now_ns() - start;
 }
 
 /* The picture's pixels are now all of buffer `index`, w x h, with nothing pending. */
@@ -258,8 +271,12 @@ static fby_reason resample(fby_picture *picture)
                             .pillow = picture->pillow,
                             .flip_horizontal = picture->flip_horizontal,
                             .flip_vertical = picture->flip_vertical};
-    if (fby_resample_begin(picture->memory->resampler, &job)) return FBY_REASON_MEMORY;
-    return picture->pixels ? resample_pixels(picture) : resample_decoded(picture);
+    fby_picture_memory *memory = picture->memory;
+    if (fby_resample_begin(memory->resampler, &job)) return FBY_REASON_MEMORY;
+    uint64_t start = now_ns(), decode = memory->decode_ns;
+    fby_reason reason = picture->pixels ? resample_pixels(picture) : resample_decoded(picture);
+    memory->resample_ns += now_ns() - start - (memory->decode_ns - decode);
+    return reason;
 }
 
 fby_reason fby_picture_hold(fby_picture *picture, const fby_region_of *region)
@@ -308,7 +325,7 @@ fby_reason fby_picture_settle(fby_picture *picture)
             buffer_give(memory, index);
             return reason;
         }
-        fby_resample_finish(memory->resampler, &memory->pixels, memory->buffers[index].bytes);
+        resample_end(memory, &memory->pixels, memory->buffers[index].bytes);
     } else {
         size_t stride;
         const uint8_t *rows = region_start(picture, &stride);
@@ -565,7 +582,7 @@ fby_reason fby_picture_complete(fby_picture *picture)
 void fby_picture_write(fby_picture *picture, const fby_sink *sink, void *out)
 {
     if (picture->resize) {
-        fby_resample_finish(picture->memory->resampler, sink, out);
+        resample_end(picture->memory, sink, out);
         return;
     }
     size_t stride;

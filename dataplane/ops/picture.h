@@ -64,6 +64,9 @@ size_t fby_picture_memory_bytes(const fby_picture_memory *memory);
 void fby_picture_memory_trim(fby_picture_memory *memory);
 /* Nanoseconds that decoders took since creation, on the monotonic clock. */
 uint64_t fby_picture_memory_decode_ns(const fby_picture_memory *memory);
+/* The same of resizes, decoding apart; the conversion of a picture that is written as it is resized included.
+ */
+uint64_t fby_picture_memory_resample_ns(const fby_picture_memory *memory);
 /* What the decoder said of its last failure; borrowed; "" where nothing. */
 const char *fby_picture_memory_text(const fby_picture_memory *memory);
 

@@ -134,6 +134,23 @@ static int branch_add(fby_plan *plan, const fby_spec *spec, uint32_t branch, fby
     return FBY_OK;
 }
 
+/* The counts of `stages` stages, each shard's in cache lines of its own; false without memory. */
+static bool shards_make(fby_plan *plan, size_t stages)
+{
+    size_t bytes = (stages * sizeof(fby_stage_count) + 63) / 64 * 64;
+    plan->shards = aligned_alloc(64, FBY_PLAN_SHARDS * sizeof *plan->shards);
+    uint8_t *counts = plan->shards ? aligned_alloc(64, FBY_PLAN_SHARDS * bytes) : NULL;
+    if (!counts) {
+        free(plan->shards);
+        plan->shards = NULL;
+        return false;
+    }
+    memset(counts, 0, FBY_PLAN_SHARDS * bytes);
+    for (size_t i = 0; i < FBY_PLAN_SHARDS; i++)
+        plan->shards[i] = (fby_plan_shard){.stages = (fby_stage_count *)(void *)(counts + i * bytes)};
+    return true;
+}
+
 int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count, fby_digest fingerprint,
                     fby_error *error)
 {
@@ -147,12 +164,13 @@ int fby_plan_create(fby_plan **out, const fby_spec *const *specs, uint32_t count
     fby_plan *plan = calloc(1, sizeof *plan);
     if (plan) plan->holders = 1;
     if (plan) plan->stages = calloc(most, sizeof *plan->stages);
-    if (!plan || !plan->stages) {
+    if (!plan || !plan->stages || !shards_make(plan, most)) {
         status = fby_fail(error, FBY_ENOMEM, "%s: no memory to plan it", specs[0]->name);
         goto end;
     }
     plan->stages[0] = (fby_stage){.key = fingerprint, .parent = -1, .first = -1, .next = -1};
     plan->stage_count = 1;
+    plan->made_ns = fby_plan_clock_ns(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < count && !status; i++) status = branch_add(plan, specs[i], i, error);
 end:
     if (status) fby_plan_destroy(&plan);
@@ -168,6 +186,8 @@ void fby_plan_destroy(fby_plan **plan)
     if (!p || __atomic_fetch_sub(&p->holders, 1, __ATOMIC_ACQ_REL) != 1) return;
     for (uint32_t i = 0; i < p->stage_count; i++) free(p->stages[i].params);
     free(p->stages);
+    if (p->shards) free(p->shards[0].stages);
+    free(p->shards);
     free(p);
 }
 
@@ -205,6 +225,27 @@ void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out)
                             .parent = s->parent,
                             .op = s->op ? s->op->name : "source",
                             .branches = s->branches,
+                            .ends = s->ends,
                             .random = s->op && s->op->random};
     memcpy(out->params, s->text, sizeof out->params);
+}
+
+void fby_plan_stage_cost(const fby_plan *plan, uint32_t stage, fby_stage_cost *out)
+{
+    /* Relaxed: figures for show, each true by itself. */
+    uint64_t samples = 0, wall = 0, all_cpu = 0, all_wall = 0;
+    for (uint32_t i = 0; i < FBY_PLAN_SHARDS; i++) {
+        const fby_plan_shard *shard = &plan->shards[i];
+        samples += __atomic_load_n(&shard->stages[stage].samples, __ATOMIC_RELAXED);
+        wall += __atomic_load_n(&shard->stages[stage].wall_ns, __ATOMIC_RELAXED);
+        all_cpu += __atomic_load_n(&shard->cpu_ns, __ATOMIC_RELAXED);
+        all_wall += __atomic_load_n(&shard->wall_ns, __ATOMIC_RELAXED);
+    }
+    double part = all_wall ? (double)all_cpu / (double)all_wall : 0;
+    *out = (fby_stage_cost){samples, (uint64_t)((double)wall * (part < 1 ? part : 1))};
+}
+
+uint64_t fby_plan_age_ns(const fby_plan *plan)
+{
+    return fby_plan_clock_ns(CLOCK_MONOTONIC) - plan->made_ns;
 }

@@ -1,7 +1,8 @@
 /* Plans: what is done to a sample, for whom, and what comes out.
  *
- * A plan is immutable and counted; workers run it from many threads at once, each with a scratch
- * of its own. It has one branch per distinct output; equal prefixes (by stage key) are run once. */
+ * A plan is immutable, but for counts of what it cost, and counted itself; workers run it from many threads
+ * at once, each with a scratch of its own. It has one branch per distinct output; equal prefixes (by stage
+ * key) are run once. */
 #ifndef FBY_DATAPLANE_PLAN_H
 #define FBY_DATAPLANE_PLAN_H
 
@@ -41,10 +42,21 @@ typedef struct fby_stage_info {
     const char *op;    /* "source" for the data set itself; borrowed */
     char params[200];  /* as in a spec, cut where longer; "" for the source */
     uint64_t branches; /* bit b: branch b passes here */
+    uint64_t ends;     /* and ends here */
     bool random;
 } fby_stage_info;
 uint32_t fby_plan_stages(const fby_plan *plan);
 void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out);
+
+/* What a stage has cost since the plan was made. Work is lazy and fused, so it counts where it was asked for:
+ * decoding at `decode`, whichever op needed the pixels; a resize at the op that set it, with its conversion
+ * where it goes straight into the batch. */
+typedef struct fby_stage_cost {
+    uint64_t samples, cpu_ns;
+} fby_stage_cost;
+/* Any thread, also while others run the plan: then a sample under way counts in some stages already. */
+void fby_plan_stage_cost(const fby_plan *plan, uint32_t stage, fby_stage_cost *out);
+uint64_t fby_plan_age_ns(const fby_plan *plan);
 
 /* A worker's private memory: decoder, resampler, buffers; kept from sample to sample, outsized buffers given
  * back. */

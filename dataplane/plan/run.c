@@ -7,16 +7,25 @@
 struct fby_scratch {
     fby_picture_memory *memory;
     uint64_t decode_ns, transform_ns, samples;
+    uint32_t shard; /* of plans' counts */
 };
 
 /* One sample on its way down the tree. */
 typedef struct descent {
     const fby_plan *plan;
     const fby_work *work;
+    const fby_picture_memory *memory;
     const fby_op *op; /* being applied, for messages */
     bool decoder;     /* the failure is the decoder's */
     bool committed;
+    fby_plan_shard *counts;
+    uint64_t at_ns, decode_ns, resample_ns; /* up to where time was charged to stages */
 } descent;
+
+/* The stages of a branch at which pending work counts; -1: none yet. */
+typedef struct origin {
+    int32_t decode, resize;
+} origin;
 
 /* What of the source the branches below would decode, if all want the same. */
 typedef struct foresight {
@@ -26,9 +35,11 @@ typedef struct foresight {
 
 int fby_scratch_create(fby_scratch **out)
 {
+    static uint32_t made; /* atomic */
     *out = NULL;
     fby_scratch *scratch = calloc(1, sizeof *scratch);
     if (!scratch) return FBY_ENOMEM;
+    scratch->shard = __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED) % FBY_PLAN_SHARDS; /* a number, no more */
     int status = fby_picture_memory_create(&scratch->memory);
     if (status) {
         free(scratch);
@@ -54,6 +65,37 @@ size_t fby_scratch_bytes(const fby_scratch *scratch)
 void fby_scratch_get_times(const fby_scratch *scratch, fby_scratch_times *out)
 {
     *out = (fby_scratch_times){scratch->decode_ns, scratch->transform_ns, scratch->samples};
+}
+
+uint64_t fby_plan_clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Relaxed: a count for show. */
+static void count_add(uint64_t *count, uint64_t more)
+{
+    if (more) __atomic_fetch_add(count, more, __ATOMIC_RELAXED);
+}
+
+/* Charges the time since the last call to `stage`, but for decoding and resizing, which count at their
+ * origins. */
+static void charge(descent *down, const origin *from, int32_t stage)
+{
+    const fby_picture_memory *memory = down->memory;
+    fby_stage_count *counts = down->counts->stages;
+    uint64_t now = fby_plan_clock_ns(CLOCK_MONOTONIC), decode = fby_picture_memory_decode_ns(memory),
+             resample = fby_picture_memory_resample_ns(memory);
+    uint64_t decoding = decode - down->decode_ns, resizing = resample - down->resample_ns;
+    uint64_t all = now - down->at_ns, rest = all > decoding + resizing ? all - decoding - resizing : 0;
+    count_add(&counts[from->decode < 0 ? stage : from->decode].wall_ns, decoding);
+    count_add(&counts[from->resize < 0 ? stage : from->resize].wall_ns, resizing);
+    count_add(&counts[stage].wall_ns, rest);
+    down->at_ns = now;
+    down->decode_ns = decode;
+    down->resample_ns = resample;
 }
 
 fby_reason fby_stage_apply(const fby_stage *stage, fby_picture *picture, uint64_t id, uint64_t turn,
@@ -131,19 +173,34 @@ static fby_reason finish(descent *down, const fby_stage *stage, fby_picture *pic
     return FBY_REASON_NONE;
 }
 
+/* Applies a stage's op and counts it. */
+static fby_reason step(descent *down, origin *from, int32_t stage, fby_picture *picture)
+{
+    bool resize = picture->resize;
+    uint32_t w = picture->resize_w, h = picture->resize_h;
+    down->op = down->plan->stages[stage].op;
+    fby_reason reason = apply(down, stage, picture);
+    if (from->decode < 0 && picture->source_w) from->decode = stage;
+    count_add(&down->counts->stages[stage].samples, 1);
+    charge(down, from, stage);
+    if (picture->resize && (!resize || w != picture->resize_w || h != picture->resize_h))
+        from->resize = stage;
+    return reason;
+}
+
 /* Takes the picture through `stage` and all that hangs below it; ends it. */
-static fby_reason descend(descent *down, int32_t stage, fby_picture *picture)
+static fby_reason descend(descent *down, origin from, int32_t stage, fby_picture *picture)
 {
     fby_reason reason;
     for (;;) {
         const fby_stage *at = &down->plan->stages[stage];
         if (at->op) {
-            down->op = at->op;
-            reason = apply(down, stage, picture);
+            reason = step(down, &from, stage, picture);
             if (reason) goto end;
         }
         if (at->ends & down->work->branches) {
             reason = finish(down, at, picture);
+            charge(down, &from, stage);
             goto end;
         }
         int32_t first = wanted(down, at->first), second = wanted(down, down->plan->stages[first].next);
@@ -153,10 +210,11 @@ static fby_reason descend(descent *down, int32_t stage, fby_picture *picture)
         }
         /* The source's forks each decode in their own way. */
         reason = at->op ? share(down, first, picture) : FBY_REASON_NONE;
+        charge(down, &from, stage);
         for (int32_t child = first; child >= 0 && !reason;
              child = wanted(down, down->plan->stages[child].next)) {
             fby_picture branch = fby_picture_fork(picture);
-            reason = descend(down, child, &branch);
+            reason = descend(down, from, child, &branch);
         }
         goto end;
     }
@@ -166,39 +224,42 @@ end:
     return reason;
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The decoder's share is known in wall time; CPU time, dear to read, is split in the same proportion. */
-static void account(fby_scratch *scratch, uint64_t cpu_ns, uint64_t wall_ns, uint64_t decode_wall_ns)
+static void account(fby_scratch *scratch, fby_plan_shard *counts, uint64_t cpu_ns, uint64_t wall_ns,
+                    uint64_t decode_wall_ns)
 {
     uint64_t decode = wall_ns ? (uint64_t)((double)cpu_ns * (double)decode_wall_ns / (double)wall_ns) : 0;
     if (decode > cpu_ns) decode = cpu_ns;
     scratch->decode_ns += decode;
     scratch->transform_ns += cpu_ns - decode;
     scratch->samples++;
+    count_add(&counts->cpu_ns, cpu_ns);
+    count_add(&counts->wall_ns, wall_ns);
 }
 
 fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_work *work,
                         fby_failure *failure)
 {
     fby_picture_memory *memory = scratch->memory;
-    descent down = {.plan = plan, .work = work};
     fby_reason reason = FBY_REASON_NONE;
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), wall = clock_ns(CLOCK_MONOTONIC);
+    uint64_t cpu = fby_plan_clock_ns(CLOCK_THREAD_CPUTIME_ID), wall = fby_plan_clock_ns(CLOCK_MONOTONIC);
     uint64_t decode = fby_picture_memory_decode_ns(memory);
+    descent down = {.plan = plan,
+                    .work = work,
+                    .memory = memory,
+                    .counts = &plan->shards[scratch->shard],
+                    .at_ns = wall,
+                    .decode_ns = decode,
+                    .resample_ns = fby_picture_memory_resample_ns(memory)};
     if (work->branches & plan->stages[0].branches) {
         fby_picture picture;
         fby_picture_start(&picture, memory, work->bytes, work->length);
-        reason = descend(&down, 0, &picture);
+        count_add(&down.counts->stages[0].samples, 1);
+        reason = descend(&down, (origin){-1, -1}, 0, &picture);
     }
     fby_picture_memory_trim(memory);
-    account(scratch, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu, clock_ns(CLOCK_MONOTONIC) - wall,
-            fby_picture_memory_decode_ns(memory) - decode);
+    account(scratch, down.counts, fby_plan_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
+            fby_plan_clock_ns(CLOCK_MONOTONIC) - wall, fby_picture_memory_decode_ns(memory) - decode);
     if (!reason || !failure) return reason;
     *failure = (fby_failure){.reason = reason, .op = down.decoder || !down.op ? "decode" : down.op->name};
     if (down.decoder) snprintf(failure->text, sizeof failure->text, "%s", fby_picture_memory_text(memory));

@@ -2,6 +2,8 @@
 #ifndef FBY_DATAPLANE_TREE_H
 #define FBY_DATAPLANE_TREE_H
 
+#include <time.h>
+
 #include "dataplane/plan/plan.h"
 
 typedef struct fby_stage {
@@ -19,14 +21,34 @@ typedef struct fby_stage {
     char text[200];        /* the parameters as in a spec, cut where longer */
 } fby_stage;
 
+/* A stage's share of the time that passed, on the monotonic clock. */
+typedef struct fby_stage_count {
+    uint64_t samples, wall_ns; /* atomic */
+} fby_stage_count;
+
+/* Many threads count at every stage of every sample. Each scratch has one of these shards, of its own cache
+ * lines, so that few meet at one. */
+enum { FBY_PLAN_SHARDS = 16 };
+
+typedef struct fby_plan_shard {
+    _Alignas(64) uint64_t cpu_ns,
+        wall_ns; /* atomic; of whole samples: their ratio turns stages' time into CPU time */
+    fby_stage_count *stages;
+} fby_plan_shard;
+
 struct fby_plan {
-    uint32_t holders;  /* atomic */
+    uint32_t holders;       /* atomic */
+    fby_plan_shard *shards; /* the one thing in a plan that changes */
+    uint64_t made_ns;
     fby_stage *stages; /* the source first; a parent before what hangs below it */
     uint32_t stage_count;
     fby_branch_info branches[FBY_PLAN_BRANCHES];
     int32_t last[FBY_PLAN_BRANCHES]; /* the stage that each ends in */
     uint32_t branch_count;
 };
+
+/* Now, on a clock, in nanoseconds. */
+uint64_t fby_plan_clock_ns(clockid_t clock);
 
 /* Applies a stage's op, its draws started for this sample. */
 fby_reason fby_stage_apply(const fby_stage *stage, fby_picture *picture, uint64_t id, uint64_t turn,

@@ -289,6 +289,56 @@ Test(plan, draws_depend_on_seed_id_turn_and_repeat)
     fby_plan_destroy(&other);
 }
 
+static fby_stage_cost cost_of(const fby_plan *plan, const char *op)
+{
+    fby_stage_cost cost = {0};
+    for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
+        fby_stage_info stage;
+        fby_plan_stage(plan, i, &stage);
+        if (!strcmp(stage.op, op)) fby_plan_stage_cost(plan, i, &cost);
+    }
+    return cost;
+}
+
+Test(plan, costs_count_where_work_was_asked_for)
+{
+    fby_spec *specs[] = {parse("[decode, resize: 400, center_crop: 300]", 0),
+                         parse("[decode, resize: 400, center_crop: 300, random_horizontal_flip]", 0)};
+    fby_plan *plan;
+    cr_assert_eq(fby_plan_create(&plan, (const fby_spec *const *)specs, 2, data, NULL), FBY_OK);
+    fby_scratch *scratch;
+    fby_scratch_create(&scratch);
+    made_jpeg jpeg = make_jpeg(1600, 1200, 1, 5);
+    for (uint64_t id = 0; id < 5; id++) {
+        uint8_t *results[2] = {NULL, NULL};
+        run(plan, scratch, &jpeg, id, 0, id < 3 ? 3 : 1, results);
+        free(results[0]);
+        free(results[1]);
+    }
+    fby_stage_cost source = cost_of(plan, "source"), decode = cost_of(plan, "decode"),
+                   resize = cost_of(plan, "resize"), crop = cost_of(plan, "center_crop"),
+                   flip = cost_of(plan, "random_horizontal_flip");
+    cr_assert(source.samples == 5 && decode.samples == 5 && resize.samples == 5 && crop.samples == 5);
+    cr_assert_eq(flip.samples, 3);
+    /* The crop needed the pixels, and settled the resize; neither is its work. */
+    cr_assert_gt(decode.cpu_ns, 10 * crop.cpu_ns);
+    cr_assert_gt(resize.cpu_ns, 10 * crop.cpu_ns);
+    fby_scratch_times times;
+    fby_scratch_get_times(scratch, &times);
+    uint64_t sum = 0, all = times.decode_ns + times.transform_ns;
+    for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
+        fby_stage_cost cost;
+        fby_plan_stage_cost(plan, i, &cost);
+        sum += cost.cpu_ns;
+    }
+    cr_assert(sum <= all + all / 100 && sum >= all - all / 10, "%" PRIu64 " of %" PRIu64, sum, all);
+    cr_assert_gt(fby_plan_age_ns(plan), 0);
+    free(jpeg.bytes);
+    fby_scratch_destroy(&scratch);
+    fby_plan_destroy(&plan);
+    for (int i = 0; i < 2; i++) fby_spec_free(&specs[i]);
+}
+
 static void fails(const char *pipeline, const uint8_t *bytes, size_t length, fby_reason reason,
                   const char *op)
 {
