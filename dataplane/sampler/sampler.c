@@ -121,6 +121,12 @@ void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, u
     fby_sampler_task_seek_rank(t);
 }
 
+uint64_t fby_sampler_queued(const fby_sampler *sampler, uint32_t task, uint32_t rank)
+{
+    const fby_task_state *t = task_at(sampler, task);
+    return t && rank < t->ranks ? t->rank[rank].queued : 0;
+}
+
 void fby_sampler_starve(fby_sampler *sampler, uint32_t task, uint32_t rank, bool starving)
 {
     fby_task_state *t = task_at(sampler, task);

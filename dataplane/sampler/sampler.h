@@ -90,6 +90,9 @@ int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out);
 /* `count` samples that were drawn for a rank of a task came back from its client (or were dropped). */
 void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
 
+/* Samples that were drawn for a rank of a task and haven't come back. */
+uint64_t fby_sampler_queued(const fby_sampler *sampler, uint32_t task, uint32_t rank);
+
 /* Whether the rank's client holds all that was drawn for it. It then counts as urgent up to its whole window:
  * a trainer that keeps more than half of it would wait for ever otherwise. Clear after join; the caller keeps
  * it up to date. */

@@ -43,6 +43,7 @@ enum { FBY_SEATS = 64, STORE_PLACES_MOST = 32768, BLOCKS_MOST = 65536, SPARE_PLA
 typedef struct fby_source fby_source;
 typedef struct fby_group fby_group;
 typedef struct fby_drawn fby_drawn;
+typedef struct fby_crew fby_crew;
 
 /* A segment and its ledger. */
 typedef struct fby_store {
@@ -88,7 +89,7 @@ fby_target fby_place_target(const fby_source *source, uint32_t place);
  * ------------------------------------------------------------------------------------------------------- */
 
 /* A data set, its sampler, and the tasks that draw from it. The set-up thread makes and frees it and counts
- * its users; all below `members` is the conductor's. */
+ * its users; all from `crews` on is the conductor's. */
 struct fby_source {
     fby_server *server;
     fby_source *registered; /* the set-up thread's list */
@@ -98,7 +99,7 @@ struct fby_source {
     fby_sampler *sampler;
     uint64_t reserved_bytes;
 
-    fby_subscription *members[FBY_SAMPLER_TASKS]; /* by the sampler's number */
+    fby_crew *crews[FBY_SAMPLER_TASKS];           /* by the sampler's number */
     fby_subscription *tasks;                      /* all with a seat */
     fby_source *next;                             /* the conductor's list: those with tasks */
     bool listed;
@@ -114,6 +115,19 @@ struct fby_source {
     fby_drawn *spare;
 };
 
+/* The ranks of one task: the sampler knows them as one. Nothing is drawn before all are there. A rank that leaves
+ * before its last epoch is over ends the others. */
+struct fby_crew {
+    uint32_t bit, ranks;
+    fby_digest identity; /* of spec and job: ranks with the same one belong together */
+    uint32_t present, done;
+    bool broken;
+    fby_subscription *of[]; /* by rank */
+};
+
+/* One of a crew has failed, or left too early: so do the others, for `why`. */
+void fby_crew_break(fby_subscription *task, const fby_error *why);
+
 /* Puts a task into its source's bookkeeping. 1: done; 0: `job` goes to the set-up thread once more, for the
  * memory listed in it; or a status. */
 int fby_source_admit(fby_source *source, fby_subscription *task, fby_setup_job *job, fby_error *error);
@@ -128,7 +142,8 @@ bool fby_source_draw(fby_source *source);
 void fby_drawn_finished(fby_lot *lot);
 /* One task less waits for it. */
 void fby_drawn_unref(fby_drawn *drawn);
-/* The blocks that the task's client maps and may go on to map, at most `most`; forgets that it maps others. */
+/* The blocks that the task's client maps and may go on to map, at most `most`; forgets that it maps others.
+ */
 uint32_t fby_source_blocks(fby_subscription *task, uint32_t *blocks, uint32_t most);
 /* The segment of a block of the task's, noted as mapped by it; -1: there is none. */
 int fby_source_segment(fby_subscription *task, uint32_t block);
@@ -264,7 +279,9 @@ struct fby_subscription {
     /* In its source. */
     fby_subscription *next_of_source;
     bool admitted, joined; /* it has a group and a seat; the sampler knows it */
-    uint32_t bit, seat;
+    fby_crew *crew;
+    fby_digest identity; /* see fby_crew */
+    uint32_t bit, rank, seat;
     fby_group *group;
     uint64_t batches, samples; /* per epoch */
     fby_pending *pending;      /* in the order they were drawn */
@@ -337,6 +354,7 @@ struct fby_setup_job {
     uint64_t session; /* number */
     char *name, *base, *text;
     size_t text_bytes;
+    uint32_t rank;
     uint32_t cancelled;     /* atomic: the conductor's wish */
     uint64_t found, done;   /* atomic: progress */
     fby_subscription *task; /* result, or what to free */
@@ -423,6 +441,10 @@ int fby_server_watch(fby_server *server, int fd, fby_watch *watch, fby_error *er
 /* The CPUs of an embedded server are the union of those of clients with a task: call when tasks come and go.
  */
 void fby_server_cpus_update(fby_server *server);
+
+/* Whether the books agree: part of the status document; the caller's reference. NULL without memory. */
+json_t *fby_source_audit(const fby_source *source);
+json_t *fby_server_audit(const fby_server *server);
 
 /* The status document; the caller's reference. */
 json_t *fby_server_status(fby_server *server);

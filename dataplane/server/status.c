@@ -160,5 +160,6 @@ json_t *fby_server_status(fby_server *server)
     json_object_set_new(status, "conductor", conductor);
     json_object_set_new(status, "engine", engine_status(server));
     json_object_set_new(status, "tasks", tasks);
+    json_object_set_new(status, "audit", fby_server_audit(server));
     return status;
 }
