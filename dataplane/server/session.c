@@ -95,13 +95,14 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes)
     size_t text = bytes - sizeof *open;
     if (open->head.text_bytes != text ||
         (uint64_t)open->name_bytes + open->base_bytes + open->spec_bytes != text ||
-        open->base_bytes >= PATH_MAX || open->name_bytes > PATH_MAX || open->rank)
+        open->base_bytes >= PATH_MAX || open->name_bytes > PATH_MAX)
         return -1;
     fby_setup_job *job = calloc(1, sizeof *job);
     if (!job) return -1;
     const char *at = (const char *)(open + 1);
     job->kind = SETUP_OPEN;
     job->session = session->number;
+    job->rank = open->rank;
     job->name = text_copy(&at, open->name_bytes);
     job->base = text_copy(&at, open->base_bytes);
     job->text = text_copy(&at, open->spec_bytes);

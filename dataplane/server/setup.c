@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "dataplane/server/internal.h"
 #include "dataplane/server/split.h"
@@ -201,6 +202,16 @@ static int rings_make(fby_subscription *task, fby_error *error)
     return status;
 }
 
+/* Ranks belong together whose clients hand in the same spec, under the same name, from the same folder. */
+static fby_digest identity_of(const fby_setup_job *job)
+{
+    const uint64_t parts[] = {XXH3_64bits(job->name, strlen(job->name)),
+                              XXH3_64bits(job->base, strlen(job->base)),
+                              XXH3_64bits(job->text, job->text_bytes)};
+    XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
+    return (fby_digest){hash.high64, hash.low64};
+}
+
 static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
 {
     fby_subscription *task = calloc(1, sizeof *task);
@@ -213,6 +224,11 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     if (status) return status;
     const fby_spec *spec = task->spec;
     status = fby_spec_check_served(spec, error);
+    if (!status && job->rank >= spec->ranks)
+        status = fby_fail(error, FBY_EINVAL, "%s: this is rank %u of a task of %u: ranks are counted from 0",
+                          spec->name, job->rank, spec->ranks);
+    task->rank = job->rank;
+    task->identity = identity_of(job);
     if (!status) status = source_open(server, task, job, error);
     if (status) return status;
     const fby_spec *specs[] = {spec};

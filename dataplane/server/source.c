@@ -284,23 +284,81 @@ static int grown_take(fby_source *source, fby_setup_job *job, fby_error *error)
     return 0;
 }
 
-static int task_join(fby_source *source, fby_subscription *task, fby_error *error)
+/* The crew that waits for this rank, or a new one. */
+static int crew_enter(fby_source *source, fby_subscription *task, fby_error *error)
 {
     const fby_spec *spec = task->spec;
-    if (source->seats == UINT64_MAX)
-        return fby_fail(
-            error, FBY_EFULL,
-            "%s: %d tasks draw from this data already, or hold samples of it: one has to end first",
-            spec->name, FBY_SEATS);
+    for (uint32_t bit = 0; spec->ranks > 1 && bit < FBY_SAMPLER_TASKS; bit++) {
+        fby_crew *crew = source->crews[bit];
+        if (!crew || crew->broken || crew->done || !same(crew->identity, task->identity) ||
+            crew->of[task->rank])
+            continue;
+        task->crew = crew;
+        task->bit = bit;
+        return 0;
+    }
+    fby_crew *crew = calloc(1, sizeof *crew + spec->ranks * sizeof crew->of[0]);
+    if (!crew) return fby_fail(error, FBY_ENOMEM, "%s: no memory for %u ranks", spec->name, spec->ranks);
+    crew->ranks = spec->ranks;
+    crew->identity = task->identity;
     fby_sampler_task what = {.order = spec->order,
                              .seed = spec->seed,
                              .epochs = spec->epochs,
                              .batch = spec->batch_size,
                              .drop_last = spec->drop_last,
-                             .ranks = 1,
+                             .ranks = spec->ranks,
                              .window = spec->window,
                              .subset = task->subset};
-    int status = fby_sampler_join(source->sampler, &what, &task->bit, error);
+    int status = fby_sampler_join(source->sampler, &what, &crew->bit, error);
+    if (status) {
+        free(crew);
+        return status;
+    }
+    source->crews[crew->bit] = crew;
+    task->crew = crew;
+    task->bit = crew->bit;
+    return 0;
+}
+
+/* The last one out tells the sampler. */
+static void crew_leave(fby_source *source, fby_subscription *task)
+{
+    fby_crew *crew = task->crew;
+    task->crew = NULL;
+    if (crew->of[task->rank] == task) {
+        crew->of[task->rank] = NULL;
+        crew->present--;
+        crew->done++;
+    }
+    if (crew->present) return;
+    source->crews[crew->bit] = NULL;
+    fby_sampler_leave(source->sampler, crew->bit);
+    free(crew);
+}
+
+void fby_crew_break(fby_subscription *task, const fby_error *why)
+{
+    fby_crew *crew = task->crew;
+    if (!crew || crew->ranks == 1 || crew->broken) return;
+    crew->broken = true;
+    for (uint32_t rank = 0; rank < crew->ranks; rank++) {
+        fby_subscription *other = crew->of[rank];
+        if (!other || other == task) continue;
+        fby_error error = FBY_ERROR_INIT;
+        fby_fail(&error, why->code, "rank %u of this task is gone: %s", task->rank, why->text);
+        error.sample = why->sample;
+        fby_subscription_fail(other, &error);
+    }
+}
+
+static int task_join(fby_source *source, fby_subscription *task, fby_error *error)
+{
+    if (source->seats == UINT64_MAX)
+        return fby_fail(
+            error, FBY_EFULL,
+            "%s: %d tasks draw from this data already, or hold samples of it: one has to end first",
+            task->spec->name, FBY_SEATS);
+    int status = crew_enter(source, task, error);
     if (status) return status;
     task->group = group_find(source, task->key);
     task->seat = (uint32_t)__builtin_ctzll(~source->seats);
@@ -313,11 +371,12 @@ static int task_join(fby_source *source, fby_subscription *task, fby_error *erro
     if (status) {
         source->tasks = task->next_of_source;
         task->joined = false;
-        fby_sampler_leave(source->sampler, task->bit);
+        crew_leave(source, task);
         return status;
     }
     source->seats |= UINT64_C(1) << task->seat;
-    source->members[task->bit] = task;
+    task->crew->of[task->rank] = task;
+    task->crew->present++;
     task->admitted = true;
     batch_most_find(source);
     return 0;
@@ -347,10 +406,13 @@ void fby_source_part(fby_subscription *task)
 {
     if (!task->joined) return;
     fby_source *source = task->source;
-    task->joined = false;
-    source->members[task->bit] = NULL;
-    fby_sampler_leave(source->sampler, task->bit);
     fby_error error = FBY_ERROR_INIT;
+    if (!task->ended) {
+        fby_fail(&error, FBY_ECLOSED, "its client has closed, or died, before the last epoch was over");
+        fby_crew_break(task, &error);
+    }
+    task->joined = false;
+    crew_leave(source, task);
     /* Without memory the old plan stays: it has a branch that nobody asks for. */
     if (plan_make(source, &error))
         fby_server_log(source->server, "a plan can't be made anew: %s", error.text);
@@ -490,17 +552,33 @@ static void drawn_submit(fby_drawn *drawn)
     fby_engine_submit(source->server->engine, &drawn->lot);
 }
 
+/* Whether every rank that still needs something can take a draw. */
+static bool crew_able(const fby_source *source, const fby_crew *crew)
+{
+    if (crew->broken || crew->present + crew->done < crew->ranks) return false;
+    bool any = false;
+    for (uint32_t rank = 0; rank < crew->ranks; rank++) {
+        fby_subscription *task = crew->of[rank];
+        if (!task || task->ended) continue;
+        if (!task->session || task->failed || task->closing || task->group->free < source->batch_most ||
+            !fby_subscription_reserve(task))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
 /* Who can't take a draw now. */
 static uint64_t blocked_find(fby_source *source)
 {
     uint64_t blocked = 0;
     for (uint32_t bit = 0; bit < FBY_SAMPLER_TASKS; bit++) {
-        fby_subscription *task = source->members[bit];
-        if (!task) continue;
-        bool able = task->session && !task->failed && !task->ended && !task->closing &&
-                    task->group->free >= source->batch_most && fby_subscription_reserve(task);
-        if (!able) blocked |= UINT64_C(1) << bit;
-        fby_sampler_starve(source->sampler, bit, 0, fby_subscription_starves(task));
+        const fby_crew *crew = source->crews[bit];
+        if (!crew) continue;
+        if (!crew_able(source, crew)) blocked |= UINT64_C(1) << bit;
+        for (uint32_t rank = 0; rank < crew->ranks; rank++)
+            if (crew->of[rank])
+                fby_sampler_starve(source->sampler, bit, rank, fby_subscription_starves(crew->of[rank]));
     }
     return blocked;
 }
@@ -520,7 +598,7 @@ bool fby_source_draw(fby_source *source)
     uint64_t epoch = 0, timeout_ns = 0;
     for (uint32_t i = 0; i < draw.target_count; i++) {
         const fby_draw_target *target = &draw.targets[i];
-        fby_subscription *task = source->members[target->task];
+        fby_subscription *task = source->crews[target->task]->of[target->rank];
         uint32_t part = part_of(drawn, task->group);
         drawn->parts[part].seats |= UINT64_C(1) << task->seat;
         drawn->waiting++;
@@ -545,7 +623,9 @@ bool fby_source_draw(fby_source *source)
         job->repeat = 0;
         /* One rank's part needs no padding: what is padded there stands for an id that a substitute used up.
          */
-        drawn->flags[i] = draw.flags[i] & FBY_DRAW_PADDED ? FBY_SAMPLE_REPEAT : 0;
+        drawn->flags[i] = !(draw.flags[i] & FBY_DRAW_PADDED)               ? 0
+                          : source->crews[draw.targets[0].task]->ranks > 1 ? FBY_SAMPLE_PADDED
+                                                                           : FBY_SAMPLE_REPEAT;
     }
     for (uint32_t p = 0; p < drawn->part_count; p++) {
         fby_part *part = &drawn->parts[p];

@@ -63,7 +63,7 @@ static uint32_t pending_place(const fby_pending *pending, uint32_t index, uint8_
 
 static void give_back(fby_subscription *task, uint32_t count)
 {
-    if (task->joined) fby_sampler_give_back(task->source->sampler, task->bit, 0, count);
+    if (task->joined) fby_sampler_give_back(task->source->sampler, task->bit, task->rank, count);
 }
 
 /* Drawn, but the task doesn't want it any more. */
@@ -117,6 +117,7 @@ void fby_subscription_fail(fby_subscription *task, const fby_error *why)
     task->failure = *why;
     fby_server_log(task->server, "task %llu has failed: %s", (unsigned long long)task->number, why->text);
     if (task->session) fby_session_fail(task->session, FBY_MESSAGE_TASK_FAILED, why);
+    fby_crew_break(task, why);
     if (task->closing) return; /* its client was gone when it was told */
     const fby_descriptor descriptor = {.flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST};
     descriptor_put(task, &descriptor);

@@ -72,10 +72,6 @@ void fby_spec_free(fby_spec **spec)
 
 int fby_spec_check_served(const fby_spec *spec, fby_error *error)
 {
-    if (spec->ranks > 1)
-        return fby_fail(error, FBY_ENOTSUP,
-                        "%s: ranks: %u: several ranks of one task are not in this version; expected 1",
-                        spec->name, spec->ranks);
     if (spec->steps_per_epoch)
         return fby_fail(error, FBY_ENOTSUP, "%s: steps_per_epoch: %llu: not in this version; leave it out",
                         spec->name, (unsigned long long)spec->steps_per_epoch);

@@ -79,7 +79,7 @@ int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t le
 int fby_spec_load(fby_spec **out, const char *path, fby_error *error);
 void fby_spec_free(fby_spec **spec);
 
-/* Refuses (FBY_ENOTSUP) what a spec may say but this version doesn't do: several ranks, steps_per_epoch. */
+/* Refuses (FBY_ENOTSUP) what a spec may say but this version doesn't do: steps_per_epoch. */
 int fby_spec_check_served(const fby_spec *spec, fby_error *error);
 
 /* The spec with every default written out, as YAML; malloc'd, NULL without memory. Parsing it again gives an
