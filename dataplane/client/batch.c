@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
+#include "dataplane/protocol/crash.h"
 #include "kernels/dtype.h"
 #include "ringbuf/wait.h"
 
@@ -17,6 +18,7 @@ static void task_free(fby_task *task)
         free(batch->flags);
         free(batch);
     }
+    FBY_CRASH_POINT("client: freeing");
     for (uint32_t i = 0; i < task->mapped_count; i++) fby_region_close(&task->mapped[i].segment);
     free(task->mapped);
     fby_region_close(&task->down);
@@ -44,8 +46,11 @@ void fby_batch_drop(fby_batch *batch, bool was_held)
     for (uint32_t i = 0; i < batch->extent_count; i++)
         fby_returns_put(&task->returns, batch->extents[i].block << 16 | batch->extents[i].first,
                         batch->extents[i].generation);
+    FBY_CRASH_POINT("client: before returns are published");
     fby_returns_publish(&task->returns);
+    FBY_CRASH_POINT("client: returns published");
     fby_wake_conductor(task->down.base, task->event_fd);
+    FBY_CRASH_POINT("client: conductor woken");
     if (was_held) task->held--;
     batch->extent_count = batch->piece_count = 0;
     batch->count = 0;

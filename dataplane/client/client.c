@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
+#include "dataplane/protocol/crash.h"
 #include "dataplane/protocol/paths.h"
 #include "ringbuf/fdpass.h"
 #include "ringbuf/wait.h"
@@ -132,6 +133,7 @@ int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, f
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
     } answer;
     int64_t got = fby_connection_receive(out, &answer, sizeof answer, NULL, NULL, timeout_ms, error);
+    FBY_CRASH_POINT("client: welcome received");
     if (got < 0) {
         status = (int)got;
         goto failed;
@@ -150,6 +152,7 @@ int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, f
         goto failed;
     }
     out->embedded = answer.welcome.embedded;
+    FBY_CRASH_POINT("client: connected");
     return 0;
 failed:
     fby_connection_close(out);

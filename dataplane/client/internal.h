@@ -84,6 +84,7 @@ struct fby_task {
     uint64_t spin_ns;
     char *class_names; /* NUL-terminated, one after the other */
     const char **classes;
+    uint32_t ranks;
     bool under_way;       /* an epoch: a batch of it came, but not its last */
     uint64_t epoch;       /* of the last batch that the caller got */
     uint64_t least_epoch; /* older batches were given up */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
+#include "dataplane/protocol/crash.h"
 #include "kernels/dtype.h"
 #include "ringbuf/atomic.h"
 #include "ringbuf/fdpass.h"
@@ -57,11 +58,13 @@ static int base_find(char *out, const char *given, const char *spec_path, fby_er
     return 0;
 }
 
-static int open_send(fby_task *task, const char *name, const char *base, const char *spec, fby_error *error)
+static int open_send(fby_task *task, const char *name, const char *base, const char *spec, uint32_t rank,
+                     fby_error *error)
 {
     fby_open message = {.name_bytes = (uint32_t)strlen(name),
                         .base_bytes = (uint32_t)strlen(base),
-                        .spec_bytes = (uint32_t)strlen(spec)};
+                        .spec_bytes = (uint32_t)strlen(spec),
+                        .rank = rank};
     message.head =
         fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes + message.spec_bytes);
     struct iovec parts[] = {{&message, sizeof message},
@@ -124,6 +127,7 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     }
     task->event_fd = fds[2];
     status = fby_region_map(&task->down, fds[0], FBY_REGION_DOWN, error);
+    FBY_CRASH_POINT("client: down mapped");
     int next = fby_region_map(&task->up, fds[1], FBY_REGION_UP, status ? NULL : error);
     status = status ? status : next;
     if (!status) status = samples_fit(opened, error);
@@ -155,6 +159,7 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     info->classes = opened->classes;
     info->sample_bytes = opened->sample_bytes;
     info->shared_bytes = opened->shared_bytes;
+    task->ranks = opened->ranks;
     return status;
 }
 
@@ -176,6 +181,7 @@ static int opened_wait(fby_task *task, const fby_task_options *options, fby_erro
             continue;
         }
         if (got < 0) return (int)got;
+        FBY_CRASH_POINT("client: opened received");
         if (answer.head.type == FBY_MESSAGE_OPENED && got == sizeof answer.opened)
             return opened_take(task, &answer.opened, fds, fd_count, error);
         for (int i = 0; i < fd_count; i++) close(fds[i]);
@@ -217,7 +223,8 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
     if (!status && strlen(name) > 1024) name += strlen(name) - 1024;
     if (!status)
         status = fby_connection_open(&task->connection, client->socket_path, FBY_CONNECT_TIMEOUT_MS, error);
-    if (!status) status = open_send(task, name, base, spec, error);
+    if (!status) status = open_send(task, name, base, spec, options.rank, error);
+    FBY_CRASH_POINT("client: open sent");
     if (!status) status = opened_wait(task, &options, error);
     free(text);
     if (status) {
@@ -225,6 +232,7 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
         fby_task_unref(task);
         return status;
     }
+    FBY_CRASH_POINT("client: task open");
     *out = task;
     return 0;
 }
@@ -246,7 +254,9 @@ void fby_task_close(fby_task **handle)
     pthread_mutex_lock(&task->lock);
     task->closed = true;
     pthread_mutex_unlock(&task->lock);
+    FBY_CRASH_POINT("client: closing");
     shutdown(task->connection.socket, SHUT_RDWR); /* a forked child may hold a copy: the server is told now */
+    FBY_CRASH_POINT("client: shut down");
     fby_connection_close(&task->connection);
     fby_task_unref(task);
 }
@@ -359,6 +369,7 @@ static int64_t ask(fby_task *task, const void *question, size_t bytes, segment_a
 {
     int status = fby_connection_send(&task->connection, question, bytes, error);
     if (status) return status;
+    FBY_CRASH_POINT("client: question asked");
     int room = *fd_count;
     for (;;) {
         *fd_count = room;
@@ -394,6 +405,7 @@ static int segment_receive(fby_task *task, uint32_t block, fby_region *out, fby_
     segment_answer answer;
     int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
     int64_t got = ask(task, &question, sizeof question, &answer, fds, &fd_count, error);
+    FBY_CRASH_POINT("client: segment received");
     if (got < 0) return (int)got;
     if (answer.head.type != FBY_MESSAGE_SEGMENT_REPLY || got != sizeof answer.block ||
         answer.block.block != block || fd_count != 1) {
@@ -402,6 +414,7 @@ static int segment_receive(fby_task *task, uint32_t block, fby_region *out, fby_
                         "the server answered the question for a segment with something else");
     }
     int status = fby_region_map(out, fds[0], FBY_REGION_SEGMENT, error);
+    FBY_CRASH_POINT("client: segment mapped");
     if (status) return status;
     status = segment_fits(task, out, block, error);
     if (status) fby_region_close(out);
@@ -441,6 +454,7 @@ static int segments_forget(fby_task *task, fby_error *error)
         return fby_fail(error, FBY_EPROTO,
                         "the server answered the question for its blocks with something else");
     task->gone = gone;
+    FBY_CRASH_POINT("client: blocks received");
     for (uint32_t i = 0; i < task->mapped_count;) {
         bool there = false;
         for (uint32_t k = 0; k < answer.blocks.count && !there; k++)
@@ -450,6 +464,7 @@ static int segments_forget(fby_task *task, fby_error *error)
             continue;
         }
         fby_region_close(&task->mapped[i].segment);
+        FBY_CRASH_POINT("client: segment unmapped");
         task->mapped[i] = task->mapped[--task->mapped_count];
     }
     return 0;
@@ -513,6 +528,7 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
 {
     fby_descriptor descriptor;
     while (fby_delivery_take(&task->reader, &descriptor, TAKE_MOST)) {
+        FBY_CRASH_POINT("client: descriptor taken");
         if (descriptor.flags & FBY_DESCRIPTOR_ERROR) return failure_receive(task, error);
         if (descriptor.flags & FBY_DESCRIPTOR_END) {
             task->ended = true;
@@ -532,6 +548,7 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         if (status) return fail_for_good(task, status, &why, error);
         fby_batch *batch = task->assembling;
         task->assembling = NULL;
+        FBY_CRASH_POINT("client: batch whole");
         if (batch->epoch < task->least_epoch) {
             fby_batch_drop(batch, false);
             continue;
@@ -591,9 +608,11 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                             "come; `forebay status` shows what the server does",
                             (double)timeout_ns * 1e-9, task->assembling ? task->assembling->count : 0,
                             task->info.batch, (unsigned long long)task->epoch);
+        FBY_CRASH_POINT("client: before it waits");
         uint64_t until = now + LOOK_AFTER_NS < deadline ? now + LOOK_AFTER_NS : deadline;
         fby_wait_result result =
             fby_wait_delivery(task->down.base, task->up.base, seen, task->spin_ns, until);
+        FBY_CRASH_POINT("client: waited");
         if (result == FBY_WAIT_READY) continue;
         if (server_gone(task)) {
             /* What it delivered before its end still counts. */
@@ -617,6 +636,13 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         return task->failure.code;
     }
     if (!task->under_way) return 0;
+    if (task->ranks > 1) { /* the others go on with it: what still comes of it is given back unseen */
+        task->under_way = false;
+        task->least_epoch = task->epoch + 1;
+        if (!task->info.epochs || task->least_epoch < task->info.epochs) return 0;
+        task->ended = true;
+        return fby_fail(error, FBY_EEND, "the last epoch is over");
+    }
     fby_epoch_message message = {fby_message_head(FBY_MESSAGE_ABANDON, 0), task->epoch};
     status = fby_connection_send(&task->connection, &message, sizeof message, error);
     if (status) return status;
@@ -640,6 +666,7 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         return fail_for_good(task, (int)got, &why,
                              error); /* an answer that came later would be taken for another's */
     if (failure_read(&answer.failed, got, &why)) return fail_for_good(task, why.code, &why, error);
+    FBY_CRASH_POINT("client: abandoned answered");
     if (answer.epoch.head.type != FBY_MESSAGE_ABANDONED || got != sizeof answer.epoch)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");
     task->under_way = false;

@@ -108,8 +108,9 @@ typedef struct fby_opened {
     uint32_t classes;
     uint32_t return_capacity;
     uint32_t spin_ns;
+    uint32_t ranks, reserved;
 } fby_opened;
-static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 12 * 4, "protocol");
+static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 14 * 4, "protocol");
 
 /* SEGMENT and its reply. */
 typedef struct fby_block_message {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
 #include "ringbuf/atomic.h"
 #include "ringbuf/fdpass.h"
@@ -74,6 +75,7 @@ static int hello_take(fby_session *session, const fby_hello *hello, size_t bytes
     }
     memcpy(session->cpus.words, hello->affinity, sizeof session->cpus.words);
     session->greeted = true;
+    FBY_CRASH_POINT("greeted");
     fby_welcome welcome = {fby_message_head(FBY_MESSAGE_WELCOME, 0), fby_layout_hash(), (uint32_t)getpid(),
                            session->server->options.embedded};
     return message_send(session, &welcome, sizeof welcome, NULL, 0, NULL, 0);
@@ -112,7 +114,9 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes)
         return -1;
     }
     session->opening = job;
+    FBY_CRASH_POINT("opening");
     fby_server_cpus_update(session->server);
+    FBY_CRASH_POINT("open handed over");
     fby_setup_submit(session->server, job);
     return 0;
 }
@@ -122,6 +126,7 @@ static int abandon_take(fby_session *session, const fby_epoch_message *message, 
     if (!session->task || bytes != sizeof *message) return -1;
     uint64_t next = 0;
     int status = fby_subscription_abandon(session->task, message->epoch, &next);
+    FBY_CRASH_POINT("abandoned");
     if (status == FBY_EEND) {
         fby_error error = FBY_ERROR_INIT;
         fby_fail(&error, FBY_EEND, "the last epoch is over");
@@ -138,6 +143,7 @@ static int segment_take(fby_session *session, const fby_block_message *message, 
     if (!session->task || bytes != sizeof *message) return -1;
     int fd = fby_source_segment(session->task, message->block);
     if (fd < 0) return -1;
+    FBY_CRASH_POINT("before segment is sent");
     fby_block_message answer = {fby_message_head(FBY_MESSAGE_SEGMENT_REPLY, 0), message->block, 0};
     return message_send(session, &answer, sizeof answer, NULL, 0, &fd, 1);
 }
@@ -147,6 +153,7 @@ static int blocks_take(fby_session *session)
     if (!session->task) return -1;
     fby_blocks_message answer = {.head = fby_message_head(FBY_MESSAGE_BLOCKS_REPLY, 0)};
     answer.count = fby_source_blocks(session->task, answer.blocks, FBY_BLOCKS_MOST);
+    FBY_CRASH_POINT("before blocks are sent");
     return message_send(session, &answer, sizeof answer, NULL, 0, NULL, 0);
 }
 
@@ -254,6 +261,7 @@ void fby_session_accept(fby_server *server)
         session->returns_watch = (fby_watch){WATCH_RETURNS, session};
         session->next = server->sessions;
         server->sessions = session;
+        FBY_CRASH_POINT("session accepted");
         if (fby_peer_of(&session->peer, fd, &error) ||
             fby_server_watch(server, fd, &session->socket_watch, &error)) {
             fby_session_close(session, error.text);
@@ -276,6 +284,7 @@ void fby_session_close(fby_session *session, const char *why)
 {
     if (session->closed) return;
     session->closed = true;
+    FBY_CRASH_POINT("session closing");
     fby_server *server = session->server;
     if (why) {
         server->disconnected++;
@@ -287,6 +296,7 @@ void fby_session_close(fby_session *session, const char *why)
          * session. */
         epoll_ctl(server->epoll, EPOLL_CTL_DEL, session->task->event_fd, NULL);
         fby_subscription_end(session->task, &session->peer);
+        FBY_CRASH_POINT("task ended");
         session->task->session = NULL;
         session->task = NULL;
     }
@@ -321,7 +331,8 @@ static void task_begin(fby_session *session, fby_subscription *task)
                          .channels_last = branch->layout == FBY_HWC,
                          .dimensions = branch->dimensions,
                          .classes = task->classes_fd >= 0 ? fby_dataset_classes(task->source->dataset) : 0,
-                         .return_capacity = task->return_capacity};
+                         .return_capacity = task->return_capacity,
+                         .ranks = task->spec->ranks};
     memcpy(opened.shape, branch->shape, sizeof opened.shape);
     /* Spinning pays only where the trainer has a CPU that no worker wants. */
     fby_engine_stats stats;
@@ -332,9 +343,11 @@ static void task_begin(fby_session *session, fby_subscription *task)
     task->number = server->next_number++;
     task->next = server->tasks;
     server->tasks = task;
+    FBY_CRASH_POINT("before opened is sent");
     int fds[FBY_OPENED_FDS + 1] = {task->down.fd, task->up.fd, task->event_fd, task->classes_fd};
     if (message_send(session, &opened, sizeof opened, NULL, 0, fds, FBY_OPENED_FDS + (opened.classes > 0)))
         return;
+    FBY_CRASH_POINT("opened sent");
     fby_error error = FBY_ERROR_INIT;
     if (fby_server_watch(server, task->event_fd, &session->returns_watch, &error)) {
         fby_session_close(session, error.text);
@@ -354,6 +367,7 @@ bool fby_session_opened(fby_session *session, fby_setup_job *job)
     if (!admitted) {
         job->kind = SETUP_GROW;
         fby_setup_submit(server, job);
+        FBY_CRASH_POINT("growth asked for");
         return true;
     }
     session->opening = NULL;

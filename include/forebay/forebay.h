@@ -100,11 +100,14 @@ typedef struct fby_task_options {
     const char *base;      /* with `spec`: what relative paths are relative to; NULL: the working directory */
     fby_progress *progress; /* NULL: none */
     void *user;
+    /* Which of the spec's `ranks` this client is, from 0. The ranks of a task hand in the same spec under the
+     * same name; nothing comes before all of them have. */
+    uint32_t rank;
 } fby_task_options;
 
 #define FBY_TASK_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL                                         \
+        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL, 0                                      \
     }
 
 typedef enum fby_element {
@@ -155,7 +158,8 @@ FBY_API int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, f
 
 /* Gives up the rest of the epoch that the last batch belonged to: the next batch is the first of the next
  * epoch. Where nothing is left of it, or no batch came yet, it does nothing. Returns 0, or FBY_EEND where
- * that was the last epoch. */
+ * that was the last epoch. One of several ranks gives up its own part only, which is prepared all the same.
+ */
 FBY_API int fby_task_abandon(fby_task *task, fby_error *error);
 
 /* --- batches

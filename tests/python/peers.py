@@ -85,7 +85,7 @@ class Hostile:
             down, up, self.event = self.fds[:3]
             self.down = mmap.mmap(down, os.fstat(down).st_size, prot=mmap.PROT_READ)
             self.up = mmap.mmap(up, os.fstat(up).st_size)
-            self.return_capacity = struct.unpack_from("<4I7Q12I", message)[4 + 7 + 10]
+            self.return_capacity = struct.unpack_from("<4I7Q14I", message)[4 + 7 + 10]
         return message, kind
 
     def tail(self):

@@ -66,8 +66,9 @@ class Server:
 class Probe:
     """A client process that does what it is told; see tests/server/probe.c."""
 
-    def __init__(self, spec, server=None, environment=None, wrapper=()):
+    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0):
         where = ["--socket", server.socket] if server else ["--embedded"]
+        where += ["--rank", str(rank)]
         self.process = subprocess.Popen([*wrapper, PROBE, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, "FOREBAY_SERVER": str(FOREBAY), **(environment or {})})
         self.opened = self.read()

@@ -427,10 +427,10 @@ def genuine(shared):
 
 def opened_with(message, **fields):
     names = ["magic", "type", "version", "text_bytes", "dataset", "samples", "batches", "epochs", "sample_bytes", "shared_bytes", "first_epoch", "batch",
-             "window", "element", "channels_last", "dimensions", "shape0", "shape1", "shape2", "shape3", "classes", "return_capacity", "spin_ns"]
-    values = dict(zip(names, struct.unpack("<4I7Q12I", message)))
+             "window", "element", "channels_last", "dimensions", "shape0", "shape1", "shape2", "shape3", "classes", "return_capacity", "spin_ns", "ranks", "reserved"]
+    values = dict(zip(names, struct.unpack("<4I7Q14I", message)))
     assert not set(fields) - set(values)
-    return struct.pack("<4I7Q12I", *{**values, **fields}.values())
+    return struct.pack("<4I7Q14I", *{**values, **fields}.values())
 
 
 def probe_against(tmp_path, script, spec, commands=()):

@@ -347,3 +347,84 @@ def test_ids_of_a_file_and_classes(many, tmp_path):
     wrong = write_spec(tmp_path / "wrong.yaml", many, split={"classes": ["c9"]})
     with Server(tmp_path / "server2") as server, Probe(wrong, server) as probe:
         assert "c9" in probe.opened["text"] and json.dumps(probe.opened)
+
+
+# --- ranks -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order, drop_last", [("shared", False), ("strict", False), ("sequential", True), ("shared", True)])
+def test_ranks_share_an_epoch(many, tmp_path, order, drop_last):
+    """Equal parts, padded by flagged repeats; a job of one client beside them rides along."""
+    spec = write_spec(tmp_path / "s.yaml", many, order=order, pipeline=FIXED, epochs=2, ranks=4, batch={"size": 30, "drop_last": drop_last})
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server, rank=rank) for rank in range(4)]
+        part = 501 - (501 % 30 if drop_last else 0)
+        assert [probe.opened["opened"]["samples"] for probe in probes] == [part] * 4
+        taken = turns(probes)
+        for epoch in range(2):
+            ids = [of_epoch(batches, epoch) for batches in taken]
+            assert [len(of_rank) for of_rank in ids] == [part] * 4
+            seen = collections.Counter(i for of_rank in ids for i in of_rank)
+            padded = sum(1 for batches in taken for b in batches if b["epoch"] == epoch for flag in b["flags"] if flag & 1)
+            if drop_last:
+                assert set(seen.values()) == {1} and padded == 0
+            else:
+                assert len(seen) == 2003 and sum(seen.values()) == 2004 and padded == 1
+            if order == "sequential":
+                assert ids[1][:3] == [1, 5, 9], "as DistributedSampler deals them"
+        for probe in probes:
+            probe.close()
+        eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
+
+
+def test_ranks_wait_for_each_other(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="shared", pipeline=FIXED, epochs=2, ranks=2, batch={"size": 10})
+    with Server(tmp_path / "server") as server:
+        first = Probe(spec, server, rank=0)
+        assert first.ask("next 300")["error"] == -110 or "no batch" in first.ask("next 300")["text"]
+        with Probe(spec, server, rank=2) as third:
+            assert "rank 2 of a task of 2" in third.opened["text"]
+        second = Probe(spec, server, rank=1)
+        a, b = turns([first, second])
+        assert sorted(of_epoch(a, 0) + of_epoch(b, 0)) == list(range(100))
+        for probe in (first, second):
+            probe.close()
+
+
+def test_two_jobs_of_the_same_spec_have_ranks_of_their_own(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="shared", pipeline=FIXED, epochs=2, ranks=2, batch={"size": 10})
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server, rank=rank) for rank in (0, 0, 1, 1)]
+        taken = turns(probes)
+        pairs = [(a, b) for a in (0, 1) for b in (2, 3) if sorted(of_epoch(taken[a], 0) + of_epoch(taken[b], 0)) == list(range(100))]
+        assert len(pairs) == 2
+        for probe in probes:
+            probe.close()
+
+
+def test_a_rank_that_dies_ends_the_others(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="shared", pipeline=FIXED, epochs=None, ranks=3, batch={"size": 10})
+    other = write_spec(tmp_path / "o.yaml", hundred, order="shared", pipeline=FIXED, epochs=None, batch={"size": 10})
+    with Server(tmp_path / "server") as server, Probe(other, server) as bystander:
+        probes = [Probe(spec, server, rank=rank) for rank in range(3)]
+        turns([*probes, bystander], 5)
+        probes.pop(1).kill()
+        for probe in probes:
+            ended = probe.batches()[-1]
+            assert "rank 1" in ended["text"], ended
+            probe.close()
+        assert len(bystander.batches(40)) == 40
+
+
+def test_a_rank_gives_up_its_part_of_an_epoch_alone(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="shared", pipeline=FIXED, epochs=3, ranks=2, batch={"size": 10})
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server, rank=rank) for rank in range(2)]
+        turns(probes, 2)
+        assert "error" not in probes[0].ask("abandon")
+        nexts = turns(probes)
+        assert {b["epoch"] for b in nexts[0]} == {1, 2} and {b["epoch"] for b in nexts[1]} == {0, 1, 2}
+        for epoch in (1, 2):
+            assert sorted(of_epoch(nexts[0], epoch) + of_epoch(nexts[1], epoch)) == list(range(100))
+        for probe in probes:
+            probe.close()

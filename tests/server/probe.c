@@ -1,7 +1,7 @@
 /* A client that does what its standard input says, so that Python tests can put real processes into any
  * state.
  *
- *     probe [--socket PATH] [--embedded] SPEC
+ *     probe [--socket PATH] [--embedded] [--rank N] SPEC
  *
  * It opens the task and answers every line with one line of JSON:
  *
@@ -164,6 +164,8 @@ int main(int count, char **arguments)
     for (int i = 1; i < count; i++) {
         if (!strcmp(arguments[i], "--socket") && i + 1 < count)
             connect.socket = arguments[++i];
+        else if (!strcmp(arguments[i], "--rank") && i + 1 < count)
+            options.rank = (uint32_t)atoi(arguments[++i]);
         else if (!strcmp(arguments[i], "--embedded"))
             connect.mode = FBY_MODE_EMBEDDED;
         else
