@@ -81,7 +81,7 @@ static bool task_agrees(const fby_subscription *task, const task_sum *sum)
     if (sum->held != task->held_samples || sum->extents != task->held_extents ||
         sum->assembling != task->batch_fill)
         return false;
-    return !task->joined || fby_sampler_queued(task->source->sampler, task->bit, 0) ==
+    return !task->joined || fby_sampler_queued(task->source->sampler, task->bit, task->rank) ==
                                 sum->pending + sum->assembling + sum->held;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
 #include "dataplane/server/split.h"
 #include "ringbuf/atomic.h"
@@ -269,6 +270,7 @@ static int stores_make(fby_server *server, fby_setup_job *job, fby_error *error)
         samples += grown->store->places;
     }
     int status = budget_take(server, job->task->spec, bytes, samples, job->task->branch.sample_bytes, error);
+    FBY_CRASH_POINT("join: memory taken");
     if (status) {
         for (uint32_t i = 0; i < job->grown_count; i++) job->grown[i].store->bytes = 0;
         return status;
@@ -293,6 +295,7 @@ static void task_drop(fby_subscription *task)
     if (!task) return;
     fby_source *source = task->source;
     fby_subscription_free(task);
+    FBY_CRASH_POINT("task freed");
     source_leave(source);
 }
 
@@ -302,6 +305,7 @@ static void setup_open(fby_server *server, fby_setup_job *job)
         job->status = fby_fail(&job->error, FBY_ECLOSED, "the client is gone");
     else
         job->status = task_make(server, job, &job->error);
+    FBY_CRASH_POINT("set-up done");
     if (job->status) {
         task_drop(job->task);
         job->task = NULL;
@@ -323,6 +327,7 @@ static void *setup_main(void *argument)
             break;
         case SETUP_GROW:
             job->status = stores_make(server, job, &job->error);
+            FBY_CRASH_POINT("join: memory made");
             job_answer(server, job);
             break;
         case SETUP_FREE:

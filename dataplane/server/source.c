@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
 #include "ringbuf/atomic.h"
 
@@ -144,6 +145,7 @@ static void store_retire(fby_source *source, fby_store *store)
     *link = store->next;
     source->stores[store->block] = NULL;
     store->group = NULL;
+    FBY_CRASH_POINT("segment retires");
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source)
         if (task->group == group) fby_subscription_forget(task, store->block);
     region_drop(source->server, &store->segment);
@@ -279,6 +281,7 @@ static int grown_take(fby_source *source, fby_setup_job *job, fby_error *error)
             source->groups = group;
         }
         store_use(group, grown->store);
+        FBY_CRASH_POINT("segment in use");
         job->grown_count--;
     }
     return 0;
@@ -315,6 +318,7 @@ static int crew_enter(fby_source *source, fby_subscription *task, fby_error *err
         return status;
     }
     source->crews[crew->bit] = crew;
+    FBY_CRASH_POINT("in the sampler");
     task->crew = crew;
     task->bit = crew->bit;
     return 0;
@@ -333,6 +337,7 @@ static void crew_leave(fby_source *source, fby_subscription *task)
     if (crew->present) return;
     source->crews[crew->bit] = NULL;
     fby_sampler_leave(source->sampler, crew->bit);
+    FBY_CRASH_POINT("left the sampler");
     free(crew);
 }
 
@@ -378,6 +383,7 @@ static int task_join(fby_source *source, fby_subscription *task, fby_error *erro
     task->crew->of[task->rank] = task;
     task->crew->present++;
     task->admitted = true;
+    FBY_CRASH_POINT("admitted");
     batch_most_find(source);
     return 0;
 }
@@ -426,6 +432,7 @@ void fby_source_forget(fby_subscription *task)
     fby_source *source = task->source;
     task->admitted = false;
     source->seats &= ~(UINT64_C(1) << task->seat);
+    FBY_CRASH_POINT("seat free");
     fby_subscription **link = &source->tasks;
     while (*link != task) link = &(*link)->next_of_source;
     *link = task->next_of_source;
@@ -550,6 +557,7 @@ static void drawn_submit(fby_drawn *drawn)
     drawn->lot.dataset = source->dataset;
     drawn->lot.output_count = drawn->part_count;
     fby_engine_submit(source->server->engine, &drawn->lot);
+    FBY_CRASH_POINT("lot submitted");
 }
 
 /* Whether every rank that still needs something can take a draw. */
@@ -595,6 +603,7 @@ bool fby_source_draw(fby_source *source)
         source->spare = drawn;
         return false;
     }
+    FBY_CRASH_POINT("draw made");
     uint64_t epoch = 0, timeout_ns = 0;
     for (uint32_t i = 0; i < draw.target_count; i++) {
         const fby_draw_target *target = &draw.targets[i];
@@ -630,6 +639,7 @@ bool fby_source_draw(fby_source *source)
     for (uint32_t p = 0; p < drawn->part_count; p++) {
         fby_part *part = &drawn->parts[p];
         fby_places_take(part->group, draw.count, part->seats, part->places);
+        FBY_CRASH_POINT("places taken");
         drawn->lot.outputs[p].branch = part->group->branch;
         for (uint32_t i = 0; i < draw.count; i++)
             drawn->lot.outputs[p].targets[i] = fby_place_target(source, part->places[i]);
@@ -819,6 +829,7 @@ static void repair_submit(fby_drawn *drawn, const stand_ins *all, uint64_t timeo
     }
     repair->lot.timeout_ns = timeout_ns;
     drawn_submit(repair);
+    FBY_CRASH_POINT("stand-ins submitted");
 }
 
 /* --- coming back
@@ -836,6 +847,7 @@ static void repair_finished(fby_drawn *repair)
             if (pending) pending->repairs--;
         }
         fby_place_filled(source, repair->parts[one->part].places[i]);
+        FBY_CRASH_POINT("stand-in finished");
         stand_ins all = {0};
         if (job->reason != FBY_REASON_NONE) bad_take(drawn, one->part, one->index, one->seats, job, &all);
         if (all.count) repair_submit(drawn, &all, repair->lot.timeout_ns, job->epoch);
@@ -857,6 +869,7 @@ void fby_drawn_finished(fby_lot *lot)
     fby_drawn *drawn = lot->owner;
     fby_source *source = drawn->source;
     source->out--;
+    FBY_CRASH_POINT("lot finished");
     if (is_repair(drawn)) {
         repair_finished(drawn);
         return;

@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
 #include "ringbuf/wait.h"
 
@@ -262,6 +263,7 @@ static void batch_deliver(fby_subscription *task)
     task->contiguous_batches += contiguous;
     task->extent_count = task->batch_fill = 0;
     task->batch++;
+    FBY_CRASH_POINT("batch delivered");
     if (!last) return;
     if (task->spec->epochs && task->epoch + 1 >= task->spec->epochs) {
         task->ended = true;
@@ -340,6 +342,7 @@ void fby_subscription_deliver(fby_subscription *task)
             return;
         }
         pending_remove(task, (uint32_t)at);
+        FBY_CRASH_POINT("draw delivered");
     }
 }
 
@@ -351,9 +354,12 @@ bool fby_subscription_starves(const fby_subscription *task)
 void fby_subscription_publish(fby_subscription *task)
 {
     if (!task->published) return;
+    FBY_CRASH_POINT("before publish");
     task->published = false;
     fby_delivery_publish(&task->delivery);
+    FBY_CRASH_POINT("published");
     fby_wake_client(task->down.base, task->up.base);
+    FBY_CRASH_POINT("client woken");
 }
 
 /* --- returns
@@ -365,6 +371,7 @@ static void extent_return(fby_subscription *task, uint32_t place, uint16_t *leng
 {
     uint32_t count = *length;
     *length = 0;
+    FBY_CRASH_POINT("extent half returned");
     for (uint32_t i = 0; i < count; i++) fby_place_release(task->source, place + i, seat_bit(task));
     task->held_extents--;
     task->held_samples -= count;
@@ -444,6 +451,7 @@ int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *n
 
 void fby_subscription_bury(fby_subscription *task)
 {
+    FBY_CRASH_POINT("burying");
     for (uint32_t i = 0; i < task->ledger_count; i++) {
         const fby_ledger *ledger = &task->ledgers[i];
         for (uint32_t place = 0; place < ledger->places; place++)
@@ -472,6 +480,7 @@ void fby_subscription_end(fby_subscription *task, fby_peer *peer)
 {
     if (task->closing) return;
     task->closing = true;
+    FBY_CRASH_POINT("task ending");
     fby_source_part(task);
     pending_drop(task, UINT64_MAX);
     batch_drop(task);
@@ -481,6 +490,7 @@ void fby_subscription_end(fby_subscription *task, fby_peer *peer)
         return;
     }
     untaken_return(task);
+    FBY_CRASH_POINT("untaken taken back");
     if (!task->held_extents) return;
     /* It lives, and may still read what it holds. */
     task->peer = *peer;
