@@ -24,13 +24,15 @@ EFULL, EWINDOW, EEND, EVERSION, EPERM, EFORKED, ECLOSED, EINTR, ENOTSUP, EPROTO 
 class Server:
     """A `forebay serve` of its own, with its log."""
 
+    program = FOREBAY
+
     def __init__(self, folder, *arguments, environment=None, wrapper=()):
         folder.mkdir(exist_ok=True, parents=True)
         self.socket = folder / "s"
         self.log = folder / "log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [*wrapper, FOREBAY, "serve", "--socket", self.socket, "--cache", folder / "cache", *map(str, arguments)],
+                [*wrapper, self.program, "serve", "--socket", self.socket, "--cache", folder / "cache", *map(str, arguments)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
         until = time.monotonic() + 30
         while not self.socket.exists() or "serving at" not in self.log.read_text():
@@ -66,10 +68,12 @@ class Server:
 class Probe:
     """A client process that does what it is told; see tests/server/probe.c."""
 
+    program = PROBE
+
     def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0):
         where = ["--socket", server.socket] if server else ["--embedded"]
         where += ["--rank", str(rank)]
-        self.process = subprocess.Popen([*wrapper, PROBE, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([*wrapper, self.program, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, "FOREBAY_SERVER": str(FOREBAY), **(environment or {})})
         self.opened = self.read()
 
