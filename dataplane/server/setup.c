@@ -225,6 +225,7 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     if (status) return status;
     const fby_spec *spec = task->spec;
     status = fby_spec_check_served(spec, error);
+    if (spec->ranks == 1) job->rank = 0; /* of one rank it is whichever process asks */
     if (!status && job->rank >= spec->ranks)
         status = fby_fail(error, FBY_EINVAL, "%s: this is rank %u of a task of %u: ranks are counted from 0",
                           spec->name, job->rank, spec->ranks);

@@ -113,7 +113,7 @@ static int open_again(fby_task **opened, fby_client *client, const fby_task_opti
 static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"spec", "spec_path",       "name",     "base", "socket", "server",
-                            "mode", "connect_timeout", "writable", NULL};
+                            "mode", "connect_timeout", "writable", "rank", NULL};
     const char *spec = NULL;
     const char *spec_path = NULL;
     const char *name = NULL;
@@ -123,8 +123,10 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     unsigned int mode = FBY_MODE_AUTO;
     double connect_timeout = 0;
     int writable = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zyzyyyIdp:Task", names, &spec, &spec_path, &name,
-                                     &base, &socket, &server, &mode, &connect_timeout, &writable)) {
+    unsigned int rank = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zyzyyyIdpI:Task", names, &spec, &spec_path,
+                                     &name, &base, &socket, &server, &mode, &connect_timeout, &writable,
+                                     &rank)) {
         return NULL;
     }
 
@@ -145,6 +147,7 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     options.name = name;
     options.base = base && *base ? base : NULL;
     options.progress = on_progress;
+    options.rank = rank;
     status = open_again(&opened, client, &options, &error);
     if (status < 0) {
         fby_disconnect(&client);

@@ -9,9 +9,9 @@ import os
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from forebay import _forebay
+from forebay import _forebay, launch
 from forebay._forebay import PADDED, REPEAT, SUBSTITUTE, Tensor
-from forebay.errors import EndError, Error, WindowError
+from forebay.errors import EndError, Error, SpecError, WindowError
 
 __all__ = ["PADDED", "REPEAT", "SUBSTITUTE", "Batch", "Epoch", "Loader"]
 
@@ -114,6 +114,9 @@ class Loader:
                   of (seed, epoch), reproducible to the byte; "sequential".
     window        batches that may be held, under way and being filled at once. Holding them all is a WindowError.
     on_error      "fail", or "skip": a bad sample is replaced, up to `max_errors` (a ratio or a count).
+    ranks, rank   how many processes share this task's epochs, each getting an equal part, and which of them this is; ranks="auto": as
+                  the launcher says (torchrun, Open MPI, PMIx, PMI, Slurm). All hand in the same arguments; batches come once all
+                  are there.
     timeout       seconds that a batch may take before TimeoutError; None: no limit. The call may be repeated.
     writable      batches are private copies that the program may write to and keep as long as it likes.
     socket, mode  which server: "auto" takes a running one, else starts one; "running"; "embedded".
@@ -136,7 +139,8 @@ class Loader:
         on_error: str = "fail",
         max_errors: Optional[float] = None,
         sample_timeout: Optional[float] = None,
-        ranks: int = 1,
+        ranks: Union[int, str] = 1,
+        rank: Optional[int] = None,
         *,
         timeout: Optional[float] = None,
         writable: bool = False,
@@ -151,6 +155,7 @@ class Loader:
         if mode not in _MODES:
             raise ValueError(f"mode: {mode!r} is unknown, expected one of {', '.join(_MODES)}")
 
+        rank, ranks = _place(rank, ranks)
         given = {
             "batch": {"size": batch_size, "drop_last": drop_last},
             "epochs": epochs,
@@ -168,7 +173,7 @@ class Loader:
             arguments["socket"] = os.fsencode(socket)
         if os.path.exists(_SERVER):
             arguments["server"] = os.fsencode(_SERVER)
-        self._task = _forebay.Task(mode=_MODES[mode], writable=bool(writable), **arguments)
+        self._task = _forebay.Task(mode=_MODES[mode], writable=bool(writable), rank=rank, **arguments)
         self._info: Dict[str, Any] = self._task.info
         self._classes: Tuple[str, ...] = self._task.classes()
 
@@ -177,13 +182,14 @@ class Loader:
         cls,
         path: Path,
         *,
+        rank: Optional[int] = None,
         timeout: Optional[float] = None,
         writable: bool = False,
         socket: Optional[Path] = None,
         mode: str = "auto",
     ) -> "Loader":
         """A Loader of what a spec file describes; paths in it are relative to its folder."""
-        return cls(spec=_SpecFile(path), timeout=timeout, writable=writable, socket=socket, mode=mode)
+        return cls(spec=_SpecFile(path), rank=rank, timeout=timeout, writable=writable, socket=socket, mode=mode)
 
     # --- iterating ---------------------------------------------------------------------------------------------
 
@@ -413,6 +419,22 @@ def _text(spec: Mapping[str, Any]) -> str:
     for key, value in spec.items():
         lines.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=plain)}")
     return "{" + ",\n ".join(lines) + "}\n"
+
+
+def _place(rank: Optional[int], ranks: Union[int, str]) -> Tuple[int, int]:
+    """(rank, ranks) of this process: as given, else as the launcher says."""
+    if isinstance(ranks, str) and ranks != "auto":
+        raise ValueError(f"ranks: {ranks!r}: expected a number or \"auto\"")
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+        raise ValueError(f"rank: {rank!r}: expected a number from 0")
+    found = None if rank is not None and ranks != "auto" else launch.detect()
+    if ranks == "auto":
+        ranks = found.world if found else 1
+    elif found and isinstance(ranks, int) and ranks > 1 and found.world != ranks:
+        raise SpecError(f"ranks: {ranks}, but {found.launcher} says {found.world}: pass ranks=\"auto\", or rank= as well")
+    if rank is None:
+        rank = found.rank if found else 0
+    return rank, int(ranks)
 
 
 def _check_timeout(timeout: Any) -> Optional[float]:
