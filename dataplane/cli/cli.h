@@ -24,6 +24,11 @@ bool fby_size_parse(const char *text, uint64_t *out);
 /* A whole number of at most `most`. */
 bool fby_count_parse(const char *text, uint64_t most, uint64_t *out);
 
+/* What to call each of some files: its name, with its folder where two have one name, with a number where a
+ * file is there twice. Each malloc'd, and so is the array; NULL without memory. */
+char **fby_labels_make(char *const *paths, uint32_t count);
+void fby_labels_free(char ***labels, uint32_t count);
+
 /* "12.3 MiB" in a buffer of 32. */
 const char *fby_size_text(char *out, double bytes);
 

@@ -1,27 +1,27 @@
-/* Shows what a spec would do: its stages, their keys, what comes out, what memory it takes, and, measured on
- * a few of its samples, what a sample costs. */
-#include <fcntl.h>
-#include <jansson.h>
+/* Shows what specs would do, before they run: the stages that they share and those that they don't, what
+ * comes out, what memory it takes, and, measured on a few samples, what it costs. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "dataplane/cli/cli.h"
-#include "dataplane/plan/plan.h"
-#include "io/reader.h"
+#include "dataplane/cli/graph.h"
 
 typedef struct plan_arguments {
-    const char *spec, *cache;
+    char **specs;
+    uint32_t spec_count;
+    const char *cache, *dot, *svg;
     uint64_t samples;
     bool json;
 } plan_arguments;
 
-enum { OPTION_SAMPLES = 256, OPTION_JSON, OPTION_CACHE, READ_PADDING = 64 };
+enum { OPTION_SAMPLES = 256, OPTION_JSON, OPTION_CACHE, OPTION_DOT, OPTION_SVG };
 
 static const struct argp_option options[] = {
     {"samples", OPTION_SAMPLES, "N", 0, "measure the cost on N samples (default: 32; 0: don't)", 0},
     {"cache", OPTION_CACHE, "FOLDER", 0, "keep indexes here (default: $XDG_CACHE_HOME/forebay)", 0},
     {"json", OPTION_JSON, NULL, 0, "print the plan as JSON", 0},
+    {"dot", OPTION_DOT, "FILE", 0, "write the graph in Graphviz's language", 0},
+    {"svg", OPTION_SVG, "FILE", 0, "write a picture of the graph; needs Graphviz", 0},
     {0}};
 
 static error_t option_take(int key, char *value, struct argp_state *state)
@@ -38,206 +38,171 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     case OPTION_CACHE:
         arguments->cache = value;
         return 0;
+    case OPTION_DOT:
+        arguments->dot = value;
+        return 0;
+    case OPTION_SVG:
+        arguments->svg = value;
+        return 0;
     case ARGP_KEY_ARG:
-        if (arguments->spec) argp_error(state, "one SPEC is expected, got another: %s", value);
-        arguments->spec = value;
+        arguments->specs[arguments->spec_count++] = value;
         return 0;
     case ARGP_KEY_END:
-        if (!arguments->spec) argp_error(state, "a SPEC file is expected");
+        if (!arguments->spec_count) argp_error(state, "a SPEC file is expected");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-typedef struct plan_costs {
-    uint64_t samples, bad, bytes;
-    double decode_us, transform_us;
-} plan_costs;
+/* What was loaded: arrays with a place for each spec. */
+typedef struct plans {
+    uint32_t count, dataset_count, graph_count;
+    fby_spec **specs;
+    char **labels;
+    fby_dataset **datasets; /* by order of appearance */
+    fby_dataset **of_spec;  /* borrowed from datasets */
+    fby_graph **graphs;
+} plans;
 
-static uint8_t *file_read(const fby_dataset *dataset, uint64_t id, uint64_t *length)
+static void plans_free(plans *all)
 {
-    uint64_t size = fby_dataset_size(dataset, id);
-    *length = 0;
-    if (size > FBY_FILE_MOST) return NULL;
-    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id),
-                    O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    uint8_t *bytes = fd >= 0 ? calloc(1, size + READ_PADDING) : NULL;
-    uint64_t have = 0;
-    while (bytes && have < size) {
-        ssize_t got = read(fd, bytes + have, size - have);
-        if (got <= 0) break;
-        have += (uint64_t)got;
-    }
-    if (fd >= 0) close(fd);
-    *length = have;
-    return bytes;
+    for (uint32_t i = 0; i < all->graph_count; i++) fby_graph_free(&all->graphs[i]);
+    for (uint32_t i = 0; i < all->dataset_count; i++) fby_dataset_close(&all->datasets[i]);
+    for (uint32_t i = 0; all->specs && i < all->count; i++) fby_spec_free(&all->specs[i]);
+    fby_labels_free(&all->labels, all->count);
+    free(all->graphs);
+    free(all->datasets);
+    free(all->of_spec);
+    free(all->specs);
 }
 
-/* Runs evenly spaced samples through the plan, on this thread. */
-static int costs_measure(plan_costs *out, const fby_plan *plan, const fby_dataset *dataset, uint64_t samples,
-                         fby_error *error)
+/* The data set of a spec, opened once for all specs over it. */
+static int dataset_get(plans *all, uint32_t i, const char *cache, fby_error *error)
 {
-    *out = (plan_costs){0};
-    fby_scratch *scratch = NULL;
-    void *block = malloc(fby_plan_branch(plan, 0).sample_bytes + READ_PADDING);
-    if (!block || fby_scratch_create(&scratch)) {
-        free(block);
-        return fby_fail(error, FBY_ENOMEM, "no memory to measure with");
+    const fby_spec *spec = all->specs[i];
+    for (uint32_t k = 0; k < i; k++) {
+        const fby_spec *other = all->specs[k];
+        if (other->dataset_kind != spec->dataset_kind || other->allow_empty != spec->allow_empty ||
+            strcmp(other->dataset_path, spec->dataset_path) != 0)
+            continue;
+        all->of_spec[i] = all->of_spec[k];
+        return FBY_OK;
     }
-    uint64_t count = fby_dataset_count(dataset);
-    if (samples > count) samples = count;
-    for (uint64_t i = 0; i < samples; i++) {
-        uint64_t id = i * count / samples, length = 0;
-        uint8_t *bytes = file_read(dataset, id, &length);
-        fby_work work = {
-            .bytes = bytes, .length = length, .id = id, .branches = 1, .out = (void *const[]){block}};
-        fby_failure failure;
-        if (!bytes || fby_plan_run(plan, scratch, &work, &failure)) out->bad++;
-        out->samples++;
-        out->bytes += length;
-        free(bytes);
-    }
-    fby_scratch_times times;
-    fby_scratch_get_times(scratch, &times);
-    uint64_t good = out->samples - out->bad;
-    if (good) {
-        out->decode_us = (double)times.decode_ns * 1e-3 / (double)good;
-        out->transform_us = (double)times.transform_ns * 1e-3 / (double)good;
-    }
-    fby_scratch_destroy(&scratch);
-    free(block);
-    return 0;
+    fby_dataset_options open = {.kind = spec->dataset_kind,
+                                .path = spec->dataset_path,
+                                .allow_empty = spec->allow_empty,
+                                .cache = cache};
+    int status = fby_dataset_open(&all->of_spec[i], &open, error);
+    if (!status) all->datasets[all->dataset_count++] = all->of_spec[i];
+    return status;
 }
 
-static const char *dtype_name(uint32_t dtype)
+static bool same_data(const fby_dataset *one, const fby_dataset *other)
 {
-    switch (dtype) {
-    case FBY_U8:
-        return "u8";
-    case FBY_U16:
-        return "u16";
-    case FBY_F16:
-        return "f16";
-    case FBY_BF16:
-        return "bf16";
-    default:
-        return "f32";
-    }
+    fby_digest a = fby_dataset_fingerprint(one), b = fby_dataset_fingerprint(other);
+    return a.high == b.high && a.low == b.low;
 }
 
-static void shape_text(char *out, size_t bytes, const fby_branch_info *branch)
+/* A graph for each data set. */
+static int graphs_make(plans *all, fby_error *error)
 {
-    size_t length = (size_t)snprintf(out, bytes, "%s ", dtype_name(branch->dtype));
-    for (uint32_t i = 0; i < branch->dimensions && length < bytes; i++)
-        length += (size_t)snprintf(out + length, bytes - length, i ? " x %u" : "%u", branch->shape[i]);
+    const fby_spec **specs = calloc(all->count, sizeof *specs);
+    const char **labels = calloc(all->count, sizeof *labels);
+    int status = specs && labels ? FBY_OK : fby_fail(error, FBY_ENOMEM, "no memory for the plan");
+    for (uint32_t i = 0; i < all->count && !status; i++) {
+        bool first = true;
+        for (uint32_t k = 0; k < i; k++) first = first && !same_data(all->of_spec[i], all->of_spec[k]);
+        uint32_t count = 0;
+        for (uint32_t k = i; k < all->count && first; k++) {
+            if (!same_data(all->of_spec[i], all->of_spec[k])) continue;
+            specs[count] = all->specs[k];
+            labels[count++] = all->labels[k];
+        }
+        if (!first) continue;
+        status = fby_graph_make(&all->graphs[all->graph_count], all->of_spec[i], specs, labels, count, error);
+        all->graph_count += !status;
+    }
+    free(specs);
+    free(labels);
+    return status;
 }
 
-static void plan_print(const fby_spec *spec, const fby_dataset *dataset, const fby_plan *plan,
-                       const plan_costs *costs)
+static int plans_load(plans *all, const plan_arguments *arguments, fby_error *error)
 {
-    static const char *const orders[] = {"shared", "strict", "sequential"};
-    fby_branch_info branch = fby_plan_branch(plan, 0);
-    char shape[128], size[32];
-    shape_text(shape, sizeof shape, &branch);
-    uint64_t count = fby_dataset_count(dataset);
-    uint64_t batches =
-        spec->drop_last ? count / spec->batch_size : (count + spec->batch_size - 1) / spec->batch_size;
-    printf("%s\n", spec->name);
-    printf("  data set   %s: %llu samples, %u classes, the largest file %s\n", fby_dataset_root(dataset),
-           (unsigned long long)count, fby_dataset_classes(dataset),
-           fby_size_text(size, (double)fby_dataset_largest(dataset)));
-    printf("  order      %s, seed %llu; %llu batches of %u an epoch\n", orders[spec->order],
-           (unsigned long long)spec->seed, (unsigned long long)batches, spec->batch_size);
-    printf("  a sample   %s, %s\n", shape, fby_size_text(size, (double)branch.sample_bytes));
-    printf("  window     %u batches: about %s of shared memory\n", spec->window,
-           fby_size_text(size, (double)(spec->window + 1) * spec->batch_size * (double)branch.sample_bytes));
-    printf("  stages\n");
-    for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
-        fby_stage_info stage;
-        fby_plan_stage(plan, i, &stage);
-        printf("    %016llx  %*s%s%s%s%s\n", (unsigned long long)stage.key.high, (int)(2 * i), "", stage.op,
-               *stage.params ? " " : "", stage.params, stage.random ? "  (random)" : "");
+    uint32_t count = all->count = arguments->spec_count;
+    all->specs = calloc(count, sizeof *all->specs);
+    all->datasets = calloc(count, sizeof *all->datasets);
+    all->of_spec = calloc(count, sizeof *all->of_spec);
+    all->graphs = calloc(count, sizeof *all->graphs);
+    all->labels = fby_labels_make(arguments->specs, count);
+    if (!all->specs || !all->datasets || !all->of_spec || !all->graphs || !all->labels)
+        return fby_fail(error, FBY_ENOMEM, "no memory for %u specs", count);
+    int status = FBY_OK;
+    for (uint32_t i = 0; i < count && !status; i++) {
+        status = fby_spec_load(&all->specs[i], arguments->specs[i], error);
+        if (!status) status = fby_spec_check_served(all->specs[i], error);
+        if (!status) status = dataset_get(all, i, arguments->cache, error);
     }
-    if (!costs->samples) return;
-    printf("  cost       %.0f us a sample on one core: decoding %.0f, resizing and converting %.0f (measured "
-           "on %llu samples, mean file %s)\n",
-           costs->decode_us + costs->transform_us, costs->decode_us, costs->transform_us,
-           (unsigned long long)costs->samples,
-           fby_size_text(size, (double)costs->bytes / (double)costs->samples));
-    if (costs->bad)
-        printf("             %llu of them are bad: `forebay run` names them\n",
-               (unsigned long long)costs->bad);
+    return status ? status : graphs_make(all, error);
 }
 
-static void plan_json(const fby_spec *spec, const fby_dataset *dataset, const fby_plan *plan,
-                      const plan_costs *costs)
+static void plans_json(const plans *all)
 {
-    fby_branch_info branch = fby_plan_branch(plan, 0);
-    json_t *document = json_object(), *stages = json_array(), *shape = json_array();
-    for (uint32_t i = 0; i < branch.dimensions; i++)
-        json_array_append_new(shape, json_integer(branch.shape[i]));
-    for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
-        fby_stage_info stage;
-        fby_plan_stage(plan, i, &stage);
-        char key[40];
-        snprintf(key, sizeof key, "%016llx%016llx", (unsigned long long)stage.key.high,
-                 (unsigned long long)stage.key.low);
-        json_t *entry = json_object();
-        json_object_set_new(entry, "key", json_string(key));
-        json_object_set_new(entry, "parent", json_integer(stage.parent));
-        json_object_set_new(entry, "op", json_string(stage.op));
-        json_object_set_new(entry, "params", json_string(stage.params));
-        json_object_set_new(entry, "random", json_boolean(stage.random));
-        json_array_append_new(stages, entry);
-    }
-    json_object_set_new(document, "name", json_string(spec->name));
-    json_object_set_new(document, "samples", json_integer((json_int_t)fby_dataset_count(dataset)));
-    json_object_set_new(document, "batch", json_integer(spec->batch_size));
-    json_object_set_new(document, "dtype", json_string(dtype_name(branch.dtype)));
-    json_object_set_new(document, "shape", shape);
-    json_object_set_new(document, "sample_bytes", json_integer((json_int_t)branch.sample_bytes));
-    json_object_set_new(document, "stages", stages);
-    if (costs->samples) {
-        json_object_set_new(document, "decode_us", json_real(costs->decode_us));
-        json_object_set_new(document, "transform_us", json_real(costs->transform_us));
-        json_object_set_new(document, "measured_samples", json_integer((json_int_t)costs->samples));
-        json_object_set_new(document, "bad_samples", json_integer((json_int_t)costs->bad));
+    json_t *document = NULL;
+    if (all->count == 1) {
+        document = fby_graph_json_one(all->graphs[0]);
+    } else {
+        json_t *graphs = json_array();
+        for (uint32_t i = 0; i < all->graph_count; i++)
+            json_array_append_new(graphs, fby_graph_json(all->graphs[i]));
+        document = json_object();
+        json_object_set_new(document, "graphs", graphs);
     }
     json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(document);
 }
 
+static void plans_print(const plans *all)
+{
+    if (all->count == 1) {
+        fby_graph_print_one(all->graphs[0]);
+        return;
+    }
+    for (uint32_t i = 0; i < all->graph_count; i++) {
+        if (i) putchar('\n');
+        fby_graph_print(all->graphs[i]);
+    }
+}
+
 int fby_command_plan(int count, char **values)
 {
     static const struct argp argp = {
-        options, option_take, "SPEC", "Show what a spec would do, before it runs.", NULL, NULL, NULL};
-    plan_arguments arguments = {.samples = 32};
-    if (fby_arguments_parse(&argp, "plan", count, values, &arguments)) return FBY_EXIT_USAGE;
-    fby_error error = FBY_ERROR_INIT;
-    fby_spec *spec = NULL;
-    fby_dataset *dataset = NULL;
-    fby_plan *plan = NULL;
-    plan_costs costs = {0};
-    int status = fby_spec_load(&spec, arguments.spec, &error);
-    if (!status) status = fby_spec_check_served(spec, &error);
-    if (!status) {
-        fby_dataset_options open = {.kind = spec->dataset_kind,
-                                    .path = spec->dataset_path,
-                                    .allow_empty = spec->allow_empty,
-                                    .cache = arguments.cache};
-        status = fby_dataset_open(&dataset, &open, &error);
+        options,
+        option_take,
+        "SPEC...",
+        "Show what specs would do, before they run: what they share, and what it "
+        "costs.",
+        NULL,
+        NULL,
+        NULL};
+    plan_arguments arguments = {.samples = 32, .specs = calloc((size_t)count, sizeof(char *))};
+    if (!arguments.specs) return FBY_EXIT_FAILED;
+    if (fby_arguments_parse(&argp, "plan", count, values, &arguments)) {
+        free(arguments.specs);
+        return FBY_EXIT_USAGE;
     }
-    if (!status)
-        status = fby_plan_create(&plan, (const fby_spec *const[]){spec}, 1, fby_dataset_fingerprint(dataset),
-                                 &error);
-    if (!status && arguments.samples)
-        status = costs_measure(&costs, plan, dataset, arguments.samples, &error);
-    if (!status && arguments.json) plan_json(spec, dataset, plan, &costs);
-    if (!status && !arguments.json) plan_print(spec, dataset, plan, &costs);
-    fby_plan_destroy(&plan);
-    fby_dataset_close(&dataset);
-    fby_spec_free(&spec);
+    fby_error error = FBY_ERROR_INIT;
+    plans all = {0};
+    int status = plans_load(&all, &arguments, &error);
+    for (uint32_t i = 0; i < all.graph_count && arguments.samples && !status; i++)
+        status = fby_graph_measure(all.graphs[i], arguments.samples, &error);
+    if (!status && arguments.dot) status = fby_graphs_dot(arguments.dot, all.graphs, all.graph_count, &error);
+    if (!status && arguments.svg) status = fby_graphs_svg(arguments.svg, all.graphs, all.graph_count, &error);
+    if (!status && arguments.json) plans_json(&all);
+    if (!status && !arguments.json) plans_print(&all);
+    plans_free(&all);
+    free(arguments.specs);
     return status ? fby_complain(&error) : 0;
 }

@@ -73,6 +73,45 @@ const char *fby_size_text(char *out, double bytes)
     return out;
 }
 
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char **fby_labels_make(char *const *paths, uint32_t count)
+{
+    char **labels = calloc(count, sizeof *labels);
+    bool whole = labels != NULL;
+    for (uint32_t i = 0; i < count && whole; i++) {
+        bool ambiguous = false;
+        uint32_t before = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            bool equal = !strcmp(paths[k], paths[i]);
+            ambiguous = ambiguous || (!equal && !strcmp(name_of(paths[k]), name_of(paths[i])));
+            before += equal && k < i;
+        }
+        const char *name = ambiguous ? paths[i] : name_of(paths[i]);
+        size_t bytes = strlen(name) + 16;
+        labels[i] = malloc(bytes);
+        whole = labels[i] != NULL;
+        if (!whole) break;
+        if (before)
+            snprintf(labels[i], bytes, "%s #%u", name, before + 1);
+        else
+            snprintf(labels[i], bytes, "%s", name);
+    }
+    if (!whole) fby_labels_free(&labels, count);
+    return labels;
+}
+
+void fby_labels_free(char ***labels, uint32_t count)
+{
+    for (uint32_t i = 0; *labels && i < count; i++) free((*labels)[i]);
+    free(*labels);
+    *labels = NULL;
+}
+
 int fby_complain(const fby_error *error)
 {
     fprintf(stderr, "forebay: %s\n", error->text);

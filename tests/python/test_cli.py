@@ -373,6 +373,7 @@ def test_a_plan_is_a_chain_with_stable_keys(hundred, tmp_path, alone):
     assert (plan["name"], plan["samples"], plan["batch"], plan["dtype"]) == ("s.yaml", 100, 8, "f32")
     assert plan["shape"] == [3, 32, 32] and plan["sample_bytes"] == 4 * 3 * 32 * 32
     assert plan["measured_samples"] == 32 and plan["bad_samples"] == 0 and plan["decode_us"] > 0 and plan["transform_us"] > 0
+    assert len(plan["stage_us"]) == len(stages) and plan["stage_us"][1] == max(plan["stage_us"]), "decoding costs most"
     assert not list(alone.rglob("*.sock")), "a plan needs no server"
 
 
@@ -422,6 +423,138 @@ def test_a_plan_of_a_wrong_spec(tmp_path):
     assert "nowhere" in forebay("plan", spec, code=1).stderr
     spec.write_text("dataset: .\npipeline: [decode]\n")
     assert re.search(r"s\.yaml:2: ", forebay("plan", spec, code=1).stderr)
+
+
+# --- plan of several specs ------------------------------------------------------------------------------------------------
+
+
+CROP, FLIP, IMAGENET = {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}
+
+
+@pytest.fixture
+def three(hundred, tmp_path):
+    """Specs that share decoding; two of them the crop and the flip, too."""
+    pipelines = {"a": ["decode", CROP, FLIP, IMAGENET], "b": ["decode", CROP, FLIP, {"to": {"dtype": "u8"}}],
+                 "c": ["decode", {"resize": 40}, {"center_crop": 32}]}
+    return [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", pipeline=pipeline) for name, pipeline in pipelines.items()]
+
+
+def graphs(*arguments, **options):
+    return json.loads(forebay("plan", "--json", *arguments, **options).stdout)["graphs"]
+
+
+def test_several_specs_make_one_graph(three, hundred):
+    (graph,) = graphs(*three)
+    assert (graph["root"], graph["samples"]) == (str(hundred), 100)
+    assert [(task["name"], task["order"], task["batches"], task["dtype"]) for task in graph["tasks"]] == [
+        ("a.yaml", "shared", 13, "f32"), ("b.yaml", "shared", 13, "u8"), ("c.yaml", "shared", 13, "u8")]
+    stages = [(stage["op"], stage["tasks"], stage["ends"]) for stage in graph["stages"]]
+    assert stages == [("source", [0, 1, 2], []), ("decode", [0, 1, 2], []), ("random_resized_crop", [0, 1], []),
+                      ("random_horizontal_flip", [0, 1], []), ("normalize", [0], []), ("to", [0], [0]), ("to", [1], [1]),
+                      ("resize", [2], []), ("center_crop", [2], []), ("to", [2], [2])]
+    assert [stage["parent"] for stage in graph["stages"]] == [-1, 0, 1, 2, 3, 4, 3, 1, 7, 8]
+    assert [stage["op"] for stage in graph["stages"] if stage["random"]] == ["random_resized_crop", "random_horizontal_flip"]
+
+
+def test_what_sharing_saves_is_measured(tmp_path):
+    """Decoding dominates: three tasks that share nothing but it cost about a third together."""
+    Image.effect_noise((1400, 1000), 80).convert("RGB").save(tmp_path / "p.jpg", quality=95)
+    (tmp_path / "many.tsv").write_text("p.jpg\t0\n" * 8)
+    specs = []
+    for size in (8, 9, 10):
+        resize = {"resize": {"size": [size, size], "interpolation": "nearest"}}
+        specs.append(tmp_path / f"{size}.yaml")
+        specs[-1].write_text(json.dumps({"dataset": {"list": "many.tsv"}, "pipeline": ["decode", resize], "batch": 8}))
+    (graph,) = graphs(*specs)
+    assert graph["measured_samples"] == 8 and graph["bad_samples"] == 0
+    assert graph["together_us"] == pytest.approx(graph["decode_us"] + graph["transform_us"])
+    assert graph["apart_us"] == pytest.approx(sum(task["us"] for task in graph["tasks"]))
+    assert graph["saving"] == pytest.approx(graph["apart_us"] / graph["together_us"])
+    assert 2 < graph["saving"] < 3.5
+    stages = {stage["op"]: stage["us"] for stage in graph["stages"]}
+    assert stages["decode"] > 0.7 * graph["together_us"], "decoding counts at decode, though a resize needed the pixels"
+    assert 0.9 * graph["together_us"] < sum(stage["us"] for stage in graph["stages"]) <= 1.01 * graph["together_us"]
+
+
+def test_equal_specs_end_in_one_stage(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred)
+    (tmp_path / "other").mkdir()
+    other = write_spec(tmp_path / "other" / "s.yaml", hundred)
+    (graph,) = graphs("--samples", 0, spec, spec, other)
+    assert [task["name"] for task in graph["tasks"]] == [str(spec), f"{spec} #2", str(other)], "names tell them apart"
+    assert [stage["tasks"] for stage in graph["stages"]] == [[0, 1, 2]] * 6 and graph["stages"][-1]["ends"] == [0, 1, 2]
+    assert "saving" not in graph and "us" not in graph["stages"][0]
+
+
+def test_each_data_set_has_a_graph(three, hundred, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(hundred, folder)
+    (folder / "ash" / "003.jpg").unlink()
+    other = write_spec(tmp_path / "d.yaml", folder, order="shared", split={"part": [0, 0.5]})
+    one, two = graphs("--samples", 0, three[0], other, three[1])
+    assert [task["name"] for task in one["tasks"]] == ["a.yaml", "b.yaml"] and [task["name"] for task in two["tasks"]] == ["d.yaml"]
+    assert (two["samples"], two["tasks"][0]["samples"]) == (99, 50)
+    text = forebay("plan", "--samples", 0, three[0], other, three[1]).stdout
+    assert f"{hundred}: 100 samples" in text and f"{folder}: 99 samples" in text and "50 of the samples" in text
+
+
+def test_a_graph_as_text(three):
+    text = forebay("plan", *three).stdout
+    for words in (r"^ +1  a\.yaml  shared order, 13 batches of 8 an epoch; a sample: f32 3 x 32 x 32, 12\.0 KiB; alone [\d.]+ us$",
+                  r"^ +us +tasks +stage$", r"^ +[\d.]+  1-3 +decode \{.*\}$", r"^ +[\d.]+  1 2 +\|-- random_resized_crop .*\(random\)$",
+                  r"^ +[\d.]+  1 2 +\|   random_horizontal_flip .*\(random\)$", r"^ +[\d.]+  1 +\|   \|-- normalize .*\}$",
+                  r"^ +[\d.]+  1 +\|   \|   to .*  => a\.yaml$", r"^ +[\d.]+  2 +\|   `-- to .*  => b\.yaml$", r"^ +[\d.]+  3 +`-- resize ",
+                  r"^ +[\d.]+  3 +to .*  => c\.yaml$",
+                  r"^  cost +together [\d.]+ us a sample on one core, apart [\d.]+: [\d.]+ times as much \(measured on 32 samples"):
+        assert re.search(words, text, re.MULTILINE), (words, text)
+    text = forebay("plan", "--samples", 0, *three).stdout
+    assert "cost" not in text and " us" not in text and re.search(r"^    1-3    decode", text, re.MULTILINE)
+
+
+def test_a_graph_for_graphviz(three, tmp_path):
+    quoted = tmp_path / 'q"\\.yaml'
+    quoted.write_bytes(three[2].read_bytes())
+    file = tmp_path / "g.dot"
+    forebay("plan", "--dot", file, *three[:2], quoted)
+    text = file.read_text()
+    assert text.startswith("digraph forebay {\n") and text.endswith("}\n") and text.count("{") - text.count("}") == 0
+    nodes = dict(re.findall(r'^    (g0_s\d+) \[label="(\w+)(?:\\n|")', text, re.MULTILINE))
+    assert list(nodes.values()) == ["source", "decode", "random_resized_crop", "random_horizontal_flip", "normalize", "to", "to", "resize",
+                                    "center_crop", "to"]
+    edges = re.findall(r'^    (g0_s\d+) -> (g0_s\d+) \[label="(\d)"', text, re.MULTILINE)
+    assert [(nodes[one], nodes[other], count) for one, other, count in edges[:3]] == [
+        ("source", "decode", "3"), ("decode", "random_resized_crop", "2"), ("random_resized_crop", "random_horizontal_flip", "2")]
+    assert len(edges) == 9
+    assert [nodes[name] for name in re.findall(r"(g0_s\d+) \[.*dashed", text)] == ["random_resized_crop", "random_horizontal_flip"]
+    assert re.findall(r"^    (g0_t\d) \[label=(.*), shape=ellipse", text, re.MULTILINE) == [
+        ("g0_t0", '"a.yaml"'), ("g0_t1", '"b.yaml"'), ("g0_t2", r'"q\"\\.yaml"')]
+    assert len(re.findall(r"^    g0_s\d+ -> g0_t\d;$", text, re.MULTILINE)) == 3
+    if shutil.which("dot"):
+        drawn = subprocess.run(["dot", "-Tplain", file], capture_output=True, text=True, check=True, timeout=60)
+        assert len(re.findall(r"^node ", drawn.stdout, re.MULTILINE)) == 13 and not drawn.stderr
+    assert "g.dot: No such file or directory" in forebay("plan", "--dot", tmp_path / "none" / "g.dot", three[0], code=1).stderr
+
+
+def test_a_picture_of_a_graph(three, tmp_path):
+    picture = tmp_path / "g.svg"
+    if shutil.which("dot"):
+        forebay("plan", "--samples", 0, "--svg", picture, *three)
+        assert "<svg" in picture.read_text() and "random_resized_crop" in picture.read_text()
+    done = forebay("plan", "--samples", 0, "--svg", picture, *three, code=1, environment={"PATH": str(tmp_path)})
+    assert "needs the program dot of Graphviz" in done.stderr and "apt-get install graphviz" in done.stderr
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "dot").write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+    (fake / "dot").chmod(0o755)
+    done = forebay("plan", "--samples", 0, "--svg", picture, *three, code=1, environment={"PATH": f"{fake}:{os.environ['PATH']}"})
+    assert done.stderr == f"no memory\nforebay: --svg {picture}: dot failed (exit status 3); its own message stands above\n"
+
+
+def test_a_plan_of_several_names_the_wrong_one(three, tmp_path):
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("dataset: .\npipeline: [decode]\n")
+    done = forebay("plan", *three, wrong, code=1)
+    assert re.search(r"wrong\.yaml:2: ", done.stderr) and not done.stdout
 
 
 # --- doctor ---------------------------------------------------------------------------------------------------------------

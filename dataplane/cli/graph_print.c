@@ -1,0 +1,300 @@
+/* Graphs as text and as JSON. */
+#include <string.h>
+
+#include "dataplane/cli/cli.h"
+#include "dataplane/cli/graph.h"
+
+static const char *const orders[] = {"shared", "strict", "sequential"};
+
+static const char *dtype_name(uint32_t dtype)
+{
+    switch (dtype) {
+    case FBY_U8:
+        return "u8";
+    case FBY_U16:
+        return "u16";
+    case FBY_F16:
+        return "f16";
+    case FBY_BF16:
+        return "bf16";
+    default:
+        return "f32";
+    }
+}
+
+/* "f32 3 x 224 x 224" */
+static void shape_text(char *out, size_t bytes, const fby_branch_info *branch)
+{
+    size_t length = (size_t)snprintf(out, bytes, "%s ", dtype_name(branch->dtype));
+    for (uint32_t i = 0; i < branch->dimensions && length < bytes; i++)
+        length += (size_t)snprintf(out + length, bytes - length, i ? " x %u" : "%u", branch->shape[i]);
+}
+
+static unsigned long long batches_of(const fby_graph_task *task)
+{
+    uint64_t size = task->spec->batch_size;
+    return task->spec->drop_last ? task->samples / size : (task->samples + size - 1) / size;
+}
+
+/* --- text --------------------------------------------------------------------------------------------- */
+
+static void measured_print(const fby_graph *graph)
+{
+    char size[32];
+    printf("(measured on %llu samples, mean file %s)\n", (unsigned long long)graph->measured,
+           fby_size_text(size, (double)graph->bytes / (double)graph->measured));
+    if (graph->bad)
+        printf("             %llu of them are bad: `forebay run` names them\n",
+               (unsigned long long)graph->bad);
+}
+
+void fby_graph_print_one(const fby_graph *graph)
+{
+    const fby_graph_task *task = &graph->tasks[0];
+    const fby_spec *spec = task->spec;
+    fby_branch_info branch = fby_plan_branch(graph->plan, 0);
+    char shape[128], size[32];
+    shape_text(shape, sizeof shape, &branch);
+    printf("%s\n", task->label);
+    printf("  data set   %s: %llu samples, %u classes, the largest file %s\n",
+           fby_dataset_root(graph->dataset), (unsigned long long)fby_dataset_count(graph->dataset),
+           fby_dataset_classes(graph->dataset),
+           fby_size_text(size, (double)fby_dataset_largest(graph->dataset)));
+    if (task->samples != fby_dataset_count(graph->dataset))
+        printf("  split      %llu of them\n", (unsigned long long)task->samples);
+    printf("  order      %s, seed %llu; %llu batches of %u an epoch\n", orders[spec->order],
+           (unsigned long long)spec->seed, batches_of(task), spec->batch_size);
+    printf("  a sample   %s, %s\n", shape, fby_size_text(size, (double)branch.sample_bytes));
+    printf("  window     %u batches: about %s of shared memory\n", spec->window,
+           fby_size_text(size, (double)(spec->window + 1) * spec->batch_size * (double)branch.sample_bytes));
+    printf("  stages\n");
+    for (uint32_t i = 0; i < graph->stage_count; i++) {
+        const fby_stage_info *stage = &graph->stages[i].info;
+        printf("    %016llx  ", (unsigned long long)stage->key.high);
+        if (graph->measured) printf("%8.1f us  ", graph->stages[i].us);
+        printf("%*s%s%s%s%s\n", (int)(2 * i), "", stage->op, *stage->params ? " " : "", stage->params,
+               stage->random ? "  (random)" : "");
+    }
+    if (!graph->measured) return;
+    printf("  cost       %.0f us a sample on one core: decoding %.0f, resizing and converting %.0f ",
+           fby_graph_together_us(graph), graph->decode_us, graph->transform_us);
+    measured_print(graph);
+}
+
+/* The numbers of the tasks whose bit is set, from 1: "1-3 5"; its length. */
+static int tasks_text(char *out, size_t bytes, uint64_t tasks)
+{
+    size_t length = 0;
+    *out = 0;
+    for (uint32_t t = 0; t < 64 && length < bytes; t++) {
+        if (!(tasks >> t & 1)) continue;
+        uint32_t last = t;
+        while (last < 63 && tasks >> (last + 1) & 1) last++;
+        length += (size_t)snprintf(out + length, bytes - length, "%s%u", length ? " " : "", t + 1);
+        if (last > t && length < bytes)
+            length +=
+                (size_t)snprintf(out + length, bytes - length, "%s%u", last > t + 1 ? "-" : " ", last + 1);
+        t = last;
+    }
+    return (int)strlen(out);
+}
+
+typedef struct tree {
+    const fby_graph *graph;
+    int width; /* of the longest list of tasks */
+} tree;
+
+enum { TASKS_TEXT = 200, MARGIN = 512 };
+
+static uint32_t children_count(const fby_graph *graph, uint32_t stage)
+{
+    uint32_t count = 0;
+    for (uint32_t s = stage + 1; s < graph->stage_count; s++)
+        count += graph->stages[s].info.parent == (int32_t)stage;
+    return count;
+}
+
+/* A stage, and what hangs below it: a chain goes straight down, a fork moves in. `first` is drawn left of the
+ * stage, `rest` left of what follows. */
+static void tree_print(const tree *drawn, uint32_t stage, const char *first, const char *rest)
+{
+    const fby_graph *graph = drawn->graph;
+    const fby_stage_info *info = &graph->stages[stage].info;
+    char tasks[TASKS_TEXT];
+    tasks_text(tasks, sizeof tasks, info->branches);
+    if (graph->measured)
+        printf("    %10.1f  ", graph->stages[stage].us);
+    else
+        printf("    ");
+    printf("%-*s  %s%s%s%s%s", drawn->width, tasks, first, info->op, *info->params ? " " : "", info->params,
+           info->random ? "  (random)" : "");
+    for (uint64_t ends = info->ends; ends; ends &= ends - 1)
+        printf("%s%s", ends == info->ends ? "  => " : ", ", graph->tasks[__builtin_ctzll(ends)].label);
+    putchar('\n');
+    uint32_t left = children_count(graph, stage);
+    bool fork = left > 1 || (left && info->ends);
+    for (uint32_t s = stage + 1; s < graph->stage_count && left; s++) {
+        if (graph->stages[s].info.parent != (int32_t)stage) continue;
+        left--;
+        char next_first[MARGIN], next_rest[MARGIN];
+        snprintf(next_first, sizeof next_first, "%.*s%s", MARGIN - 5, rest,
+                 !fork  ? ""
+                 : left ? "|-- "
+                        : "`-- ");
+        snprintf(next_rest, sizeof next_rest, "%.*s%s", MARGIN - 5, rest,
+                 !fork  ? ""
+                 : left ? "|   "
+                        : "    ");
+        tree_print(drawn, s, next_first, next_rest);
+    }
+}
+
+void fby_graph_print(const fby_graph *graph)
+{
+    char size[32];
+    printf("%s: %llu samples, %u classes, the largest file %s\n", fby_dataset_root(graph->dataset),
+           (unsigned long long)fby_dataset_count(graph->dataset), fby_dataset_classes(graph->dataset),
+           fby_size_text(size, (double)fby_dataset_largest(graph->dataset)));
+    int wide = 0;
+    for (uint32_t t = 0; t < graph->task_count; t++) {
+        int length = (int)strlen(graph->tasks[t].label);
+        if (length > wide) wide = length;
+    }
+    puts("  tasks");
+    for (uint32_t t = 0; t < graph->task_count; t++) {
+        const fby_graph_task *task = &graph->tasks[t];
+        fby_branch_info branch = fby_plan_branch(graph->plan, t);
+        char shape[128];
+        shape_text(shape, sizeof shape, &branch);
+        printf("    %2u  %-*s  %s order, %llu batches of %u an epoch; a sample: %s, %s", t + 1, wide,
+               task->label, orders[task->spec->order], batches_of(task), task->spec->batch_size, shape,
+               fby_size_text(size, (double)branch.sample_bytes));
+        if (task->samples != fby_dataset_count(graph->dataset))
+            printf("; %llu of the samples", (unsigned long long)task->samples);
+        if (graph->measured) printf("; alone %.1f us", task->us);
+        putchar('\n');
+    }
+    tree drawn = {.graph = graph, .width = 5};
+    for (uint32_t s = 0; s < graph->stage_count; s++) {
+        char tasks[TASKS_TEXT];
+        int length = tasks_text(tasks, sizeof tasks, graph->stages[s].info.branches);
+        if (length > drawn.width) drawn.width = length;
+    }
+    puts("  graph");
+    printf(graph->measured ? "    %10s  %-*s  %s\n" : "    %.0s%-*s  %s\n", "us", drawn.width, "tasks",
+           "stage");
+    tree_print(&drawn, 0, "", "");
+    if (!graph->measured) return;
+    double apart = fby_graph_apart_us(graph), together = fby_graph_together_us(graph);
+    printf("  cost       together %.1f us a sample on one core, apart %.1f", together, apart);
+    if (together > 0) printf(": %.2f times as much", apart / together);
+    putchar(' ');
+    measured_print(graph);
+    if (graph->task_count > 1)
+        puts("             a sample is shared where tasks want it at the same time: in shared order, of ids "
+             "that both train on");
+}
+
+/* --- JSON --------------------------------------------------------------------------------------------- */
+
+static json_t *key_json(fby_digest key)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)key.high, (unsigned long long)key.low);
+    return json_string(text);
+}
+
+static json_t *shape_json(const fby_branch_info *branch)
+{
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < branch->dimensions; i++)
+        json_array_append_new(shape, json_integer(branch->shape[i]));
+    return shape;
+}
+
+static json_t *stage_json(const fby_stage_info *stage)
+{
+    json_t *entry = json_object();
+    json_object_set_new(entry, "key", key_json(stage->key));
+    json_object_set_new(entry, "parent", json_integer(stage->parent));
+    json_object_set_new(entry, "op", json_string(stage->op));
+    json_object_set_new(entry, "params", json_string(stage->params));
+    json_object_set_new(entry, "random", json_boolean(stage->random));
+    return entry;
+}
+
+static json_t *indices_json(uint64_t bits)
+{
+    json_t *indices = json_array();
+    for (; bits; bits &= bits - 1) json_array_append_new(indices, json_integer(__builtin_ctzll(bits)));
+    return indices;
+}
+
+static void task_describe(json_t *out, const fby_graph *graph, uint32_t t)
+{
+    const fby_graph_task *task = &graph->tasks[t];
+    fby_branch_info branch = fby_plan_branch(graph->plan, t);
+    json_object_set_new(out, "name", json_string(task->label));
+    json_object_set_new(out, "samples", json_integer((json_int_t)task->samples));
+    json_object_set_new(out, "batch", json_integer(task->spec->batch_size));
+    json_object_set_new(out, "dtype", json_string(dtype_name(branch.dtype)));
+    json_object_set_new(out, "shape", shape_json(&branch));
+    json_object_set_new(out, "sample_bytes", json_integer((json_int_t)branch.sample_bytes));
+}
+
+static void measured_describe(json_t *out, const fby_graph *graph)
+{
+    json_object_set_new(out, "decode_us", json_real(graph->decode_us));
+    json_object_set_new(out, "transform_us", json_real(graph->transform_us));
+    json_object_set_new(out, "measured_samples", json_integer((json_int_t)graph->measured));
+    json_object_set_new(out, "bad_samples", json_integer((json_int_t)graph->bad));
+}
+
+json_t *fby_graph_json_one(const fby_graph *graph)
+{
+    json_t *document = json_object(), *stages = json_array(), *costs = json_array();
+    task_describe(document, graph, 0);
+    for (uint32_t s = 0; s < graph->stage_count; s++) {
+        json_array_append_new(stages, stage_json(&graph->stages[s].info));
+        json_array_append_new(costs, json_real(graph->stages[s].us));
+    }
+    json_object_set_new(document, "stages", stages);
+    if (graph->measured) {
+        measured_describe(document, graph);
+        json_object_set(document, "stage_us", costs);
+    }
+    json_decref(costs);
+    return document;
+}
+
+json_t *fby_graph_json(const fby_graph *graph)
+{
+    json_t *document = json_object(), *tasks = json_array(), *stages = json_array();
+    for (uint32_t t = 0; t < graph->task_count; t++) {
+        json_t *entry = json_object();
+        task_describe(entry, graph, t);
+        json_object_set_new(entry, "order", json_string(orders[graph->tasks[t].spec->order]));
+        json_object_set_new(entry, "batches", json_integer((json_int_t)batches_of(&graph->tasks[t])));
+        if (graph->measured) json_object_set_new(entry, "us", json_real(graph->tasks[t].us));
+        json_array_append_new(tasks, entry);
+    }
+    for (uint32_t s = 0; s < graph->stage_count; s++) {
+        const fby_graph_stage *stage = &graph->stages[s];
+        json_t *entry = stage_json(&stage->info);
+        json_object_set_new(entry, "tasks", indices_json(stage->info.branches));
+        json_object_set_new(entry, "ends", indices_json(stage->info.ends));
+        if (graph->measured) json_object_set_new(entry, "us", json_real(stage->us));
+        json_array_append_new(stages, entry);
+    }
+    json_object_set_new(document, "root", json_string(fby_dataset_root(graph->dataset)));
+    json_object_set_new(document, "samples", json_integer((json_int_t)fby_dataset_count(graph->dataset)));
+    json_object_set_new(document, "tasks", tasks);
+    json_object_set_new(document, "stages", stages);
+    if (!graph->measured) return document;
+    double apart = fby_graph_apart_us(graph), together = fby_graph_together_us(graph);
+    measured_describe(document, graph);
+    json_object_set_new(document, "apart_us", json_real(apart));
+    json_object_set_new(document, "together_us", json_real(together));
+    json_object_set_new(document, "saving", together > 0 ? json_real(apart / together) : json_null());
+    return document;
+}
