@@ -25,7 +25,7 @@ static int message_send(fby_session *session, const void *message, size_t bytes,
     struct iovec parts[2] = {{(void *)message, bytes}, {(void *)text, text_bytes}};
     fby_error error = FBY_ERROR_INIT;
     int status = fby_fdpass_send(session->socket, parts, text_bytes ? 2 : 1, fds, fd_count, &error);
-    if (status) fby_session_close(session, error.text);
+    if (status) fby_session_close(session, status == FBY_ECLOSED ? NULL : error.text);
     return status;
 }
 
