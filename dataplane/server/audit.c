@@ -92,6 +92,7 @@ static void add(json_t *to, const char *name, uint64_t value)
 
 typedef struct group_sum {
     uint64_t total, free, filling, shared, quarantined, wrong, bits, differ, promised, promised_free;
+    uint64_t segments, bytes, needless, retiring;
 } group_sum;
 
 static void store_count(const expected *books, const fby_store *store, uint64_t live, group_sum *sum)
@@ -115,7 +116,11 @@ static void store_count(const expected *books, const fby_store *store, uint64_t 
     }
     sum->total += store->places;
     sum->wrong += free_count != store->free_count;
+    sum->segments++;
+    sum->bytes += store->bytes;
+    sum->retiring += store->retiring;
     if (store->retiring) return;
+    sum->needless += store->group->places - store->places >= fby_group_needs(store->group);
     sum->promised += store->places;
     sum->promised_free += free_count;
 }
@@ -129,7 +134,12 @@ static json_t *group_audit(const expected *books, const fby_group *group, uint64
              group->free == sum.promised_free &&
              sum.total == sum.free + sum.filling + sum.shared + sum.quarantined;
     json_t *entry = json_object();
+    add(entry, "segments", sum.segments);
+    add(entry, "segments_needless", sum.needless);
+    add(entry, "segments_retiring", sum.retiring);
+    add(entry, "bytes", sum.bytes);
     add(entry, "places", sum.total);
+    add(entry, "places_needed", fby_group_needs(group));
     add(entry, "free", sum.free);
     add(entry, "filling", sum.filling);
     add(entry, "shared", sum.shared);

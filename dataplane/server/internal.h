@@ -75,6 +75,8 @@ struct fby_group {
     uint32_t places, free; /* of the stores that don't retire */
 };
 
+/* The places that its tasks need: no store stays without which there would be as many. */
+uint64_t fby_group_needs(const fby_group *group);
 /* Takes `count` places for `seats`, neighbours where it can be; there must be as many. */
 void fby_places_take(fby_group *group, uint32_t count, uint64_t seats, uint32_t *places);
 /* The worker is done with a place. */

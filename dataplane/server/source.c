@@ -37,6 +37,11 @@ static uint64_t places_needed(const fby_source *source, fby_digest key, const fb
     return tasks ? windows + tasks * most + SPARE_PLACES : 0;
 }
 
+uint64_t fby_group_needs(const fby_group *group)
+{
+    return places_needed(group->source, group->key, NULL);
+}
+
 static fby_group *group_find(const fby_source *source, fby_digest key)
 {
     fby_group *group = source->groups;
