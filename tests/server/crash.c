@@ -11,7 +11,7 @@ static uint32_t hits;
 void fby_crash_point(const char *name)
 {
     const char *wanted = getenv("FOREBAY_CRASH_POINT");
-    const char *colon = wanted ? strchr(wanted, ':') : NULL;
+    const char *colon = wanted ? strrchr(wanted, ':') : NULL;
     size_t length = strlen(name);
     if (!colon || (size_t)(colon - wanted) != length || strncmp(wanted, name, length)) return;
     uint32_t number = (uint32_t)strtoul(colon + 1, NULL, 10);
