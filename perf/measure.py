@@ -10,6 +10,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -101,8 +102,50 @@ class Side:
         return f"{self.title} {rate:.0f} img/s, {cost:.3f} CPU-ms each"
 
 
+class Server:
+    """A standing server of ours, on a socket of its own."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="forebay-perf-")
+        self.socket = pathlib.Path(self.folder.name) / "socket"
+        self.process = subprocess.Popen(
+            [BUILD / "dataplane/cli/forebay", "serve", "--socket", self.socket], stderr=subprocess.PIPE, text=True
+        )
+        end = time.monotonic() + 20
+        while not self.socket.exists():
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.process.kill()
+                raise Unavailable(f"forebay serve didn't start: {self.process.communicate()[1].strip()}")
+            time.sleep(0.02)
+        self.process.stderr.close()
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(30)
+        self.folder.cleanup()
+
+
+class Tasks(Side):
+    """Training tasks at once (perf/share), one for each spec: of one server, or of one each."""
+
+    def __init__(self, title, specs, batches, joining="together", separate=False):
+        self.servers = [Server() for _ in (specs if separate else specs[:1])]
+        sockets = [server.socket for server in self.servers] * (1 if separate else len(specs))
+        pairs = [word for pair in zip(sockets, specs) for word in pair]
+        super().__init__(title, [BUILD / "perf/share/perf_share", joining, batches, *pairs])
+
+    def close(self):
+        super().close()
+        for server in self.servers:
+            server.close()
+
+
 def cpu_per_sample(turn):
     return turn["cpu"] / turn["samples"]
+
+
+def server_cpu_per_sample(turn):
+    return turn["server"] / turn["samples"]
 
 
 def samples_per_second(turn):
@@ -129,23 +172,32 @@ def wait_until_quiet(limit=60):
             return False
 
 
-def compare(pairs, upper, lower, figure):
-    """Alternates the two sides, `pairs` times after one turn each that doesn't count, and returns the ratios of `figure`.
-    Which side goes first changes from pair to pair."""
+def rounds(count, sides):
+    """Asks every side `count` times after one turn each that doesn't count, by turns, in changing order; ends them. Turn i of
+    one side belongs to turn i of the others."""
     try:
-        for side in (upper, lower):
+        for side in sides:
             side.ask()
-        ratios = []
-        for pair in range(pairs):
-            wait_until_quiet(limit=60 if pair == 0 else 5)
-            for side in (upper, lower) if pair % 2 == 0 else (lower, upper):
+        for number in range(count):
+            wait_until_quiet(limit=60 if number == 0 else 5)
+            for side in sides if number % 2 == 0 else reversed(sides):
                 side.turn()
-            ratios.append(figure(upper.turns[-1]) / figure(lower.turns[-1]))
-            print(f"  pair {pair + 1}/{pairs}: {ratios[-1]:.3f}", file=sys.stderr)
-        return ratios
+            print(f"  round {number + 1}/{count}: " + ", ".join(f"{side.title} {samples_per_second(side.turns[-1]):.0f}"
+                                                                for side in sides) + " img/s", file=sys.stderr)
     finally:
-        for side in (upper, lower):
+        for side in sides:
             side.close()
+
+
+def ratios(upper, lower, figure):
+    """Of the pairs of turns of two sides."""
+    return [figure(above) / figure(below) for above, below in zip(upper.turns, lower.turns)]
+
+
+def compare(pairs, upper, lower, figure):
+    """Alternates two sides and returns the ratios of `figure`."""
+    rounds(pairs, [upper, lower])
+    return ratios(upper, lower, figure)
 
 
 def build(*targets):
@@ -167,6 +219,13 @@ def imagenet():
     python = ROOT / "build" / "venv" / "bin" / "python"
     subprocess.run([python, ROOT / "scripts" / "photographs.py", "imagenet", folder], check=True)
     return folder
+
+
+def spec_write(name, pipeline):
+    """The path of a spec over the 2,000 pictures: the loader marks' but for its pipeline."""
+    path = DATA / f"{name}.json"
+    path.write_text(json.dumps({"dataset": str(DATA / "imagenet"), "pipeline": pipeline, "batch": {"size": 64, "drop_last": True}}))
+    return path
 
 
 def our_loader(epochs=2):

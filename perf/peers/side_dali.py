@@ -12,7 +12,7 @@ MEAN = [255 * value for value in (0.485, 0.456, 0.406)]
 DEVIATION = [255 * value for value in (0.229, 0.224, 0.225)]
 
 
-@pipeline_def(batch_size=BATCH, num_threads=int(sys.argv[2]), device_id=None, prefetch_queue_depth=2)
+@pipeline_def(batch_size=BATCH, device_id=None, prefetch_queue_depth=2)
 def training(folder):
     files, labels = fn.readers.file(file_root=folder, random_shuffle=True, name="reader", initial_fill=512)
     images = fn.decoders.image_random_crop(
@@ -36,7 +36,7 @@ def training(folder):
 
 
 def main():
-    pipeline = training(sys.argv[1])
+    pipeline = training(sys.argv[1], num_threads=int(sys.argv[2]))
     pipeline.build()
 
     def take():

@@ -19,14 +19,17 @@ static double seconds(clockid_t clock)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+double perf_side_cpu(pid_t process)
+{
+    clockid_t clock;
+    if (clock_getcpuclockid(process, &clock)) perf_side_fail("process %d has no CPU clock", (int)process);
+    return seconds(clock);
+}
+
 perf_instant perf_side_now(pid_t other)
 {
     perf_instant now = {seconds(CLOCK_MONOTONIC), seconds(CLOCK_PROCESS_CPUTIME_ID)};
-    if (other) {
-        clockid_t clock;
-        if (clock_getcpuclockid(other, &clock)) perf_side_fail("process %d has no CPU clock", (int)other);
-        now.cpu += seconds(clock);
-    }
+    if (other) now.cpu += perf_side_cpu(other);
     return now;
 }
 

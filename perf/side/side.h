@@ -20,6 +20,9 @@ bool perf_side_asked(void);
 /* The time, and the CPU time of this process and of `other` (0: none). */
 perf_instant perf_side_now(pid_t other);
 
+/* CPU seconds, user + system, of all threads of a process. */
+double perf_side_cpu(pid_t process);
+
 /* Answers: so many samples between the two instants. */
 void perf_side_answer(uint64_t samples, perf_instant from, perf_instant to);
 
