@@ -29,6 +29,26 @@ bool fby_count_parse(const char *text, uint64_t most, uint64_t *out);
 char **fby_labels_make(char *const *paths, uint32_t count);
 void fby_labels_free(char ***labels, uint32_t count);
 
+/* A tree as text: a chain goes straight down, a fork moves in. Parents stand before what hangs below them. */
+typedef struct fby_tree_node {
+    int32_t parent; /* -1 for the first */
+    bool ends;      /* something ends here, whether or not it goes on */
+} fby_tree_node;
+
+typedef struct fby_tree {
+    const fby_tree_node *nodes;
+    uint32_t count;
+    /* Prints a line for a node; `lead` is what is drawn left of it. */
+    void (*line)(void *user, uint32_t node, const char *lead);
+    void *user;
+} fby_tree;
+
+void fby_tree_print(const fby_tree *tree);
+
+enum { FBY_NUMBERS_TEXT = 200 };
+/* Ascending numbers as "1-3 5", cut where longer; its length. */
+int fby_numbers_text(char *out, size_t bytes, const uint64_t *numbers, uint32_t count);
+
 /* "12.3 MiB" in a buffer of 32. */
 const char *fby_size_text(char *out, double bytes);
 

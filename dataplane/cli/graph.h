@@ -44,7 +44,8 @@ double fby_graph_apart_us(const fby_graph *graph);
 
 /* As text, for one task and for several, and as JSON. */
 void fby_graph_print_one(const fby_graph *graph);
-void fby_graph_print(const fby_graph *graph);
+/* FBY_ENOMEM, or 0. */
+int fby_graph_print(const fby_graph *graph);
 json_t *fby_graph_json_one(const fby_graph *graph);
 json_t *fby_graph_json(const fby_graph *graph);
 

@@ -1,4 +1,5 @@
 /* Graphs as text and as JSON. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "dataplane/cli/cli.h"
@@ -84,72 +85,54 @@ void fby_graph_print_one(const fby_graph *graph)
 /* The numbers of the tasks whose bit is set, from 1: "1-3 5"; its length. */
 static int tasks_text(char *out, size_t bytes, uint64_t tasks)
 {
-    size_t length = 0;
-    *out = 0;
-    for (uint32_t t = 0; t < 64 && length < bytes; t++) {
-        if (!(tasks >> t & 1)) continue;
-        uint32_t last = t;
-        while (last < 63 && tasks >> (last + 1) & 1) last++;
-        length += (size_t)snprintf(out + length, bytes - length, "%s%u", length ? " " : "", t + 1);
-        if (last > t && length < bytes)
-            length +=
-                (size_t)snprintf(out + length, bytes - length, "%s%u", last > t + 1 ? "-" : " ", last + 1);
-        t = last;
-    }
-    return (int)strlen(out);
+    uint64_t numbers[FBY_PLAN_BRANCHES];
+    uint32_t count = 0;
+    for (; tasks; tasks &= tasks - 1) numbers[count++] = (uint64_t)__builtin_ctzll(tasks) + 1;
+    return fby_numbers_text(out, bytes, numbers, count);
 }
 
-typedef struct tree {
+typedef struct stages_print {
     const fby_graph *graph;
     int width; /* of the longest list of tasks */
-} tree;
+} stages_print;
 
-enum { TASKS_TEXT = 200, MARGIN = 512 };
-
-static uint32_t children_count(const fby_graph *graph, uint32_t stage)
+static void stage_print(void *user, uint32_t node, const char *lead)
 {
-    uint32_t count = 0;
-    for (uint32_t s = stage + 1; s < graph->stage_count; s++)
-        count += graph->stages[s].info.parent == (int32_t)stage;
-    return count;
-}
-
-/* A stage, and what hangs below it: a chain goes straight down, a fork moves in. `first` is drawn left of the
- * stage, `rest` left of what follows. */
-static void tree_print(const tree *drawn, uint32_t stage, const char *first, const char *rest)
-{
-    const fby_graph *graph = drawn->graph;
-    const fby_stage_info *info = &graph->stages[stage].info;
-    char tasks[TASKS_TEXT];
+    const stages_print *all = user;
+    const fby_graph *graph = all->graph;
+    const fby_stage_info *info = &graph->stages[node].info;
+    char tasks[FBY_NUMBERS_TEXT];
     tasks_text(tasks, sizeof tasks, info->branches);
-    if (graph->measured)
-        printf("    %10.1f  ", graph->stages[stage].us);
-    else
-        printf("    ");
-    printf("%-*s  %s%s%s%s%s", drawn->width, tasks, first, info->op, *info->params ? " " : "", info->params,
+    printf("    ");
+    if (graph->measured) printf("%10.1f  ", graph->stages[node].us);
+    printf("%-*s  %s%s%s%s%s", all->width, tasks, lead, info->op, *info->params ? " " : "", info->params,
            info->random ? "  (random)" : "");
     for (uint64_t ends = info->ends; ends; ends &= ends - 1)
         printf("%s%s", ends == info->ends ? "  => " : ", ", graph->tasks[__builtin_ctzll(ends)].label);
     putchar('\n');
-    uint32_t left = children_count(graph, stage);
-    bool fork = left > 1 || (left && info->ends);
-    for (uint32_t s = stage + 1; s < graph->stage_count && left; s++) {
-        if (graph->stages[s].info.parent != (int32_t)stage) continue;
-        left--;
-        char next_first[MARGIN], next_rest[MARGIN];
-        snprintf(next_first, sizeof next_first, "%.*s%s", MARGIN - 5, rest,
-                 !fork  ? ""
-                 : left ? "|-- "
-                        : "`-- ");
-        snprintf(next_rest, sizeof next_rest, "%.*s%s", MARGIN - 5, rest,
-                 !fork  ? ""
-                 : left ? "|   "
-                        : "    ");
-        tree_print(drawn, s, next_first, next_rest);
-    }
 }
 
-void fby_graph_print(const fby_graph *graph)
+static int stages_show(const fby_graph *graph)
+{
+    fby_tree_node *nodes = calloc(graph->stage_count, sizeof *nodes);
+    if (!nodes) return FBY_ENOMEM;
+    stages_print all = {.graph = graph, .width = 5};
+    for (uint32_t s = 0; s < graph->stage_count; s++) {
+        char tasks[FBY_NUMBERS_TEXT];
+        int length = tasks_text(tasks, sizeof tasks, graph->stages[s].info.branches);
+        if (length > all.width) all.width = length;
+        nodes[s] = (fby_tree_node){graph->stages[s].info.parent, graph->stages[s].info.ends != 0};
+    }
+    puts("  graph");
+    printf("    ");
+    if (graph->measured) printf("%10s  ", "us");
+    printf("%-*s  stage\n", all.width, "tasks");
+    fby_tree_print(&(fby_tree){nodes, graph->stage_count, stage_print, &all});
+    free(nodes);
+    return FBY_OK;
+}
+
+int fby_graph_print(const fby_graph *graph)
 {
     char size[32];
     printf("%s: %llu samples, %u classes, the largest file %s\n", fby_dataset_root(graph->dataset),
@@ -174,25 +157,18 @@ void fby_graph_print(const fby_graph *graph)
         if (graph->measured) printf("; alone %.1f us", task->us);
         putchar('\n');
     }
-    tree drawn = {.graph = graph, .width = 5};
-    for (uint32_t s = 0; s < graph->stage_count; s++) {
-        char tasks[TASKS_TEXT];
-        int length = tasks_text(tasks, sizeof tasks, graph->stages[s].info.branches);
-        if (length > drawn.width) drawn.width = length;
-    }
-    puts("  graph");
-    printf(graph->measured ? "    %10s  %-*s  %s\n" : "    %.0s%-*s  %s\n", "us", drawn.width, "tasks",
-           "stage");
-    tree_print(&drawn, 0, "", "");
-    if (!graph->measured) return;
+    int status = stages_show(graph);
+    if (status) return status;
+    if (!graph->measured) return FBY_OK;
     double apart = fby_graph_apart_us(graph), together = fby_graph_together_us(graph);
     printf("  cost       together %.1f us a sample on one core, apart %.1f", together, apart);
     if (together > 0) printf(": %.2f times as much", apart / together);
     putchar(' ');
     measured_print(graph);
     if (graph->task_count > 1)
-        puts("             a sample is shared where tasks want it at the same time: in shared order, of ids "
-             "that both train on");
+        puts("             a sample is shared by tasks that want it at the same time: those in shared order, "
+             "or in the same fixed one");
+    return FBY_OK;
 }
 
 /* --- JSON --------------------------------------------------------------------------------------------- */

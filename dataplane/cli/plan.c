@@ -164,16 +164,14 @@ static void plans_json(const plans *all)
     json_decref(document);
 }
 
-static void plans_print(const plans *all)
+static int plans_print(const plans *all, fby_error *error)
 {
-    if (all->count == 1) {
-        fby_graph_print_one(all->graphs[0]);
-        return;
-    }
-    for (uint32_t i = 0; i < all->graph_count; i++) {
+    if (all->count == 1) fby_graph_print_one(all->graphs[0]);
+    for (uint32_t i = 0; i < all->graph_count && all->count > 1; i++) {
         if (i) putchar('\n');
-        fby_graph_print(all->graphs[i]);
+        if (fby_graph_print(all->graphs[i])) return fby_fail(error, FBY_ENOMEM, "no memory for the plan");
     }
+    return FBY_OK;
 }
 
 int fby_command_plan(int count, char **values)
@@ -201,7 +199,7 @@ int fby_command_plan(int count, char **values)
     if (!status && arguments.dot) status = fby_graphs_dot(arguments.dot, all.graphs, all.graph_count, &error);
     if (!status && arguments.svg) status = fby_graphs_svg(arguments.svg, all.graphs, all.graph_count, &error);
     if (!status && arguments.json) plans_json(&all);
-    if (!status && !arguments.json) plans_print(&all);
+    if (!status && !arguments.json) status = plans_print(&all, &error);
     plans_free(&all);
     free(arguments.specs);
     return status ? fby_complain(&error) : 0;

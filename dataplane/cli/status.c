@@ -50,8 +50,9 @@ static void task_print(const json_t *task)
 {
     char size[32];
     const json_t *dataset = json_object_get(task, "dataset"), *bad = json_object_get(task, "bad");
-    printf("\ntask %.0f  %s  (process %.0f)\n", number(task, "number"), text(task, "name"),
-           number(task, "pid"));
+    printf("\ntask %.0f  %s  (process %.0f", number(task, "number"), text(task, "name"), number(task, "pid"));
+    if (number(task, "ranks") > 1) printf(", rank %.0f of %.0f", number(task, "rank"), number(task, "ranks"));
+    puts(")");
     printf("  data set   %s: %.0f samples, %.0f classes%s\n", text(dataset, "root"),
            number(dataset, "samples"), number(dataset, "classes"),
            json_is_true(json_object_get(dataset, "index_from_cache")) ? ", index from the cache" : "");
@@ -60,11 +61,17 @@ static void task_print(const json_t *task)
                number(dataset, "left_out"));
     printf("  progress   epoch %.0f, batch %.0f of %.0f, order %s\n", number(task, "epoch"),
            number(task, "batch_of_epoch"), number(task, "batches_per_epoch"), text(task, "order"));
-    printf("  rate       %.0f samples/s over %.0f s, %.0f samples delivered\n", number(task, "samples_per_s"),
-           number(task, "age_s"), number(task, "delivered_samples"));
-    printf("  window     %.0f batches of %.0f: %.0f held or queued, %.0f being filled; %s shared memory\n",
-           number(task, "window"), number(task, "batch"), number(task, "held_batches"),
-           number(task, "pending_batches"), fby_size_text(size, number(task, "shared_bytes")));
+    printf("  rate       %.0f samples/s over %.0f s, %.0f samples delivered, %.0f%% of the batches in one "
+           "piece\n",
+           number(task, "samples_per_s"), number(task, "age_s"), number(task, "delivered_samples"),
+           100 * number(task, "contiguous_share"));
+    if (number(task, "lag_epochs") > 0)
+        printf("             %.2f epochs behind the task that has come furthest with this data set\n",
+               number(task, "lag_epochs"));
+    printf(
+        "  window     %.0f batches of %.0f: %.0f held or queued, %.0f draws on their way; %s shared memory\n",
+        number(task, "window"), number(task, "batch"), number(task, "held_batches"),
+        number(task, "pending_draws"), fby_size_text(size, number(task, "shared_bytes")));
     if (number(bad, "total") > 0) {
         printf("  bad        %.0f samples, %.0f replaced; the latest:\n", number(bad, "total"),
                number(bad, "substituted"));
@@ -75,6 +82,83 @@ static void task_print(const json_t *task)
                    text(entry, "reason"), text(entry, "text"));
     }
     if (json_is_string(json_object_get(task, "failed"))) printf("  FAILED     %s\n", text(task, "failed"));
+}
+
+/* --- sources ------------------------------------------------------------------------------------------ */
+
+enum { TASKS_MOST = 64 };
+
+static int compare(const void *one, const void *other)
+{
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return (a > b) - (a < b);
+}
+
+static int tasks_text(char *out, size_t bytes, const json_t *list)
+{
+    uint64_t numbers[TASKS_MOST];
+    uint32_t count = 0;
+    size_t index;
+    json_t *entry;
+    json_array_foreach(list, index, entry)
+    {
+        if (count < TASKS_MOST) numbers[count++] = (uint64_t)json_integer_value(entry);
+    }
+    qsort(numbers, count, sizeof *numbers, compare);
+    return fby_numbers_text(out, bytes, numbers, count);
+}
+
+typedef struct stages_print {
+    const json_t *stages;
+    int width; /* of the longest list of tasks */
+} stages_print;
+
+static void stage_print(void *user, uint32_t node, const char *lead)
+{
+    const stages_print *all = user;
+    const json_t *stage = json_array_get(all->stages, node);
+    char tasks[FBY_NUMBERS_TEXT], ends[FBY_NUMBERS_TEXT];
+    tasks_text(tasks, sizeof tasks, json_object_get(stage, "tasks"));
+    int ending = tasks_text(ends, sizeof ends, json_object_get(stage, "ends"));
+    printf("    %10.1f  %3.0f%%  %-*s  %s%s%s%s%s%s%s\n", number(stage, "samples_per_s"),
+           100 * number(stage, "cpu_share"), all->width, tasks, lead, text(stage, "op"),
+           *text(stage, "params") ? " " : "", text(stage, "params"),
+           json_is_true(json_object_get(stage, "random")) ? "  (random)" : "", ending ? "  => " : "", ends);
+}
+
+static void graph_print(const json_t *graph)
+{
+    const json_t *stages = json_object_get(graph, "stages");
+    size_t count = json_array_size(stages);
+    fby_tree_node *nodes = count ? calloc(count, sizeof *nodes) : NULL;
+    if (!nodes) return;
+    stages_print all = {.stages = stages, .width = 5};
+    for (size_t i = 0; i < count; i++) {
+        const json_t *stage = json_array_get(stages, i);
+        char tasks[FBY_NUMBERS_TEXT];
+        int length = tasks_text(tasks, sizeof tasks, json_object_get(stage, "tasks"));
+        if (length > all.width) all.width = length;
+        nodes[i] = (fby_tree_node){(int32_t)number(stage, "parent"),
+                                   json_array_size(json_object_get(stage, "ends")) > 0};
+    }
+    printf("  graph      of %.0f s, since a task last came or went\n", number(graph, "age_s"));
+    printf("    %10s  %4s  %-*s  stage\n", "samples/s", "CPU", all.width, "tasks");
+    fby_tree_print(&(fby_tree){nodes, (uint32_t)count, stage_print, &all});
+    free(nodes);
+}
+
+static void source_print(const json_t *source)
+{
+    char tasks[FBY_NUMBERS_TEXT], size[32];
+    const json_t *numbers = json_object_get(source, "tasks");
+    tasks_text(tasks, sizeof tasks, numbers);
+    printf("\ndata set %s: %.0f samples, task%s %s\n", text(source, "root"), number(source, "samples"),
+           json_array_size(numbers) == 1 ? "" : "s", tasks);
+    printf(
+        "  draws      %.0f: %.0f samples drawn, delivered %.0f times: %.2f tasks a sample; %s of segments\n",
+        number(source, "draws"), number(source, "drawn"), number(source, "delivered"),
+        number(source, "share_factor"), fby_size_text(size, number(source, "segment_bytes")));
+    graph_print(json_object_get(source, "graph"));
 }
 
 static void status_print(const json_t *status)
@@ -100,8 +184,9 @@ static void status_print(const json_t *status)
     const json_t *tasks = json_object_get(status, "tasks");
     if (!json_array_size(tasks)) puts("\nno task");
     size_t index;
-    json_t *task;
+    json_t *task, *source;
     json_array_foreach(tasks, index, task) task_print(task);
+    json_array_foreach(json_object_get(status, "sources"), index, source) source_print(source);
 }
 
 int fby_command_status(int count, char **values)

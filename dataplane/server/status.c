@@ -88,6 +88,30 @@ static json_t *bad_status(const fby_subscription *task)
     return status;
 }
 
+/* What a source is called: tasks name it, and it stays the same as long as its data set. */
+static json_t *source_id(const fby_source *source)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)source->fingerprint.high,
+             (unsigned long long)source->fingerprint.low);
+    return json_string(text);
+}
+
+/* Epochs that a task has been delivered, in full and in part. */
+static double progress_of(const fby_subscription *task)
+{
+    return (double)task->epoch + (task->batches ? (double)task->batch / (double)task->batches : 0);
+}
+
+/* How many epochs a task is behind the one of its source that has come furthest. */
+static double lag_of(const fby_subscription *task)
+{
+    double own = progress_of(task), most = own;
+    for (const fby_subscription *other = task->source->tasks; other; other = other->next_of_source)
+        if (other->joined && !other->failed && progress_of(other) > most) most = progress_of(other);
+    return most - own;
+}
+
 static json_t *task_status(const fby_subscription *task, uint64_t now)
 {
     static const char *const orders[] = {"shared", "strict", "sequential"};
@@ -107,6 +131,9 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "pid", count_of(task->session ? (uint64_t)task->session->peer.pid : 0));
     json_object_set_new(status, "order", json_string(orders[task->spec->order]));
     json_object_set_new(status, "dataset", dataset);
+    json_object_set_new(status, "source", source_id(task->source));
+    json_object_set_new(status, "rank", count_of(task->rank));
+    json_object_set_new(status, "ranks", count_of(task->spec->ranks));
     json_object_set_new(status, "batch", count_of(task->spec->batch_size));
     json_object_set_new(status, "window", count_of(task->window));
     json_object_set_new(status, "batches_per_epoch", count_of(task->batches));
@@ -119,6 +146,11 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "delivered_samples", count_of(task->delivered_samples));
     json_object_set_new(status, "delivered_batches", count_of(task->delivered_batches));
     json_object_set_new(status, "contiguous_batches", count_of(task->contiguous_batches));
+    json_object_set_new(status, "contiguous_share",
+                        json_real(task->delivered_batches
+                                      ? (double)task->contiguous_batches / (double)task->delivered_batches
+                                      : 0));
+    json_object_set_new(status, "lag_epochs", json_real(lag_of(task)));
     json_object_set_new(status, "held_samples", count_of(task->held_samples));
     json_object_set_new(status, "held_batches",
                         count_of((task->held_samples + task->spec->batch_size - 1) / task->spec->batch_size));
@@ -131,6 +163,88 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     return status;
 }
 
+/* The tasks that pass a stage of the plan of now. */
+static json_t *passing_status(const fby_source *source, uint64_t branches)
+{
+    json_t *tasks = json_array();
+    for (const fby_subscription *task = source->tasks; task; task = task->next_of_source)
+        if (task->joined && branches >> task->group->branch & 1)
+            json_array_append_new(tasks, count_of(task->number));
+    return tasks;
+}
+
+static json_t *stage_status(const fby_source *source, uint32_t number, double age_s, uint64_t all_cpu_ns)
+{
+    fby_stage_info info;
+    fby_stage_cost cost;
+    fby_plan_stage(source->plan, number, &info);
+    fby_plan_stage_cost(source->plan, number, &cost);
+    /* It may have grown since all were added up. */
+    double share = cost.cpu_ns < all_cpu_ns ? (double)cost.cpu_ns / (double)all_cpu_ns : cost.cpu_ns > 0;
+    json_t *stage = json_object();
+    json_object_set_new(stage, "op", text_of(info.op));
+    json_object_set_new(stage, "params", text_of(info.params));
+    json_object_set_new(stage, "parent", json_integer(info.parent));
+    json_object_set_new(stage, "random", json_boolean(info.random));
+    json_object_set_new(stage, "tasks", passing_status(source, info.branches));
+    json_object_set_new(stage, "ends", passing_status(source, info.ends));
+    json_object_set_new(stage, "samples", count_of(cost.samples));
+    json_object_set_new(stage, "samples_per_s", json_real((double)cost.samples / age_s));
+    json_object_set_new(stage, "cpu_s", seconds_of(cost.cpu_ns));
+    json_object_set_new(stage, "cpu_share", json_real(share));
+    return stage;
+}
+
+/* What the source's plan has done since it was made, which it is anew whenever a task comes or goes. */
+static json_t *graph_status(const fby_source *source)
+{
+    if (!source->plan) return json_null();
+    double age_s = (double)fby_plan_age_ns(source->plan) * 1e-9 + 1e-9;
+    json_t *graph = json_object(), *stages = json_array();
+    uint32_t count = fby_plan_stages(source->plan);
+    uint64_t all_cpu_ns = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fby_stage_cost cost;
+        fby_plan_stage_cost(source->plan, i, &cost);
+        all_cpu_ns += cost.cpu_ns;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(stages, stage_status(source, i, age_s, all_cpu_ns));
+    json_object_set_new(graph, "age_s", json_real(age_s));
+    json_object_set_new(graph, "stages", stages);
+    return graph;
+}
+
+static uint64_t segments_bytes(const fby_source *source)
+{
+    uint64_t bytes = 0;
+    for (const fby_group *group = source->groups; group; group = group->next)
+        for (const fby_store *store = group->stores; store; store = store->next) bytes += store->bytes;
+    for (const fby_store *store = source->gone; store; store = store->next) bytes += store->bytes;
+    return bytes;
+}
+
+static json_t *source_status(const fby_source *source)
+{
+    fby_sampler_stats sampler;
+    fby_sampler_get_stats(source->sampler, &sampler);
+    json_t *status = json_object(), *numbers = json_array();
+    for (const fby_subscription *task = source->tasks; task; task = task->next_of_source)
+        if (!task->closing) json_array_append_new(numbers, count_of(task->number));
+    json_object_set_new(status, "source", source_id(source));
+    json_object_set_new(status, "root", text_of(fby_dataset_root(source->dataset)));
+    json_object_set_new(status, "samples", count_of(fby_dataset_count(source->dataset)));
+    json_object_set_new(status, "tasks", numbers);
+    json_object_set_new(status, "draws", count_of(sampler.draws));
+    json_object_set_new(status, "drawn", count_of(sampler.drawn));
+    json_object_set_new(status, "delivered", count_of(sampler.delivered));
+    json_object_set_new(status, "share_factor",
+                        json_real(sampler.drawn ? (double)sampler.delivered / (double)sampler.drawn : 0));
+    json_object_set_new(status, "segment_bytes", count_of(segments_bytes(source)));
+    json_object_set_new(status, "graph", graph_status(source));
+    return status;
+}
+
 json_t *fby_server_status(fby_server *server)
 {
     uint64_t now = fby_now_ns();
@@ -138,7 +252,7 @@ json_t *fby_server_status(fby_server *server)
     getrusage(RUSAGE_SELF, &process);
     getrusage(RUSAGE_THREAD, &thread);
     json_t *memory = json_object(), *conductor = json_object(), *tasks = json_array(),
-           *status = json_object();
+           *sources = json_array(), *status = json_object();
     json_object_set_new(memory, "limit", count_of(server->budget.limit));
     json_object_set_new(memory, "used", count_of(fby_load_relaxed_u64(&server->budget.used)));
     json_object_set_new(memory, "resident_peak", count_of((uint64_t)process.ru_maxrss * 1024));
@@ -147,6 +261,8 @@ json_t *fby_server_status(fby_server *server)
     json_object_set_new(conductor, "sleeps", count_of(server->sleeps));
     for (const fby_subscription *task = server->tasks; task; task = task->next)
         if (!task->closing) json_array_append_new(tasks, task_status(task, now));
+    for (const fby_source *source = server->sources; source; source = source->next)
+        json_array_append_new(sources, source_status(source));
     json_object_set_new(status, "version", json_string(FBY_VERSION_TEXT));
     json_object_set_new(status, "pid", count_of((uint64_t)getpid()));
     json_object_set_new(status, "socket", text_of(server->options.socket));
@@ -160,6 +276,7 @@ json_t *fby_server_status(fby_server *server)
     json_object_set_new(status, "conductor", conductor);
     json_object_set_new(status, "engine", engine_status(server));
     json_object_set_new(status, "tasks", tasks);
+    json_object_set_new(status, "sources", sources);
     json_object_set_new(status, "audit", fby_server_audit(server));
     return status;
 }

@@ -19,6 +19,9 @@ from processes import DENY_URING, FOREBAY, Probe, Server, hundred, write_spec  #
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 COMMANDS = ["run", "serve", "plan", "status", "doctor"]
+CROP, FLIP, IMAGENET = {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}
+PIPELINES = {"a": ["decode", CROP, FLIP, IMAGENET], "b": ["decode", CROP, FLIP, {"to": {"dtype": "u8"}}],
+             "c": ["decode", {"resize": 40}, {"center_crop": 32}]}
 MANUAL = conftest.ROOT / "docs" / "man" / "forebay.1"
 SUMMARY = {"samples", "batches", "epochs", "wall_s", "first_batch_s", "samples_per_s", "opening_s", "opening_cpu_s", "cpu_s", "server_cpu_s",
            "cpu_s_per_1000_samples", "worked_samples", "mb_read", "wait_s", "decode_s", "transform_s", "read_cpu_s", "conductor_cpu_s",
@@ -345,6 +348,66 @@ def test_status_names_bad_samples_and_failures(hundred, tmp_path):
     assert re.search(r"FAILED +\S+/ash/003\.jpg: sample 3", text)
 
 
+def eventually(look, seconds=20):
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, "it didn't come to that"
+        time.sleep(0.05)
+    return found
+
+
+def test_status_shows_what_tasks_share(hundred, tmp_path):
+    """Three tasks over one data set, one over another."""
+    specs = [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", epochs=None, pipeline=pipeline) for name, pipeline in PIPELINES.items()]
+    folder = tmp_path / "other"
+    shutil.copytree(hundred / "ash", folder / "ash")
+    with Server(tmp_path / "server") as server, Probe(specs[0], server) as a, Probe(specs[1], server) as b, Probe(specs[2], server) as c, \
+            Probe(write_spec(tmp_path / "d.yaml", folder), server) as d:
+        for _ in range(10):
+            for probe in (a, b, c):
+                probe.batches(1)
+        a.batches(40)
+
+        def at_rest():
+            status = server.status()
+            return status if status["engine"]["read_waiting"] == status["engine"]["work_waiting"] == 0 and not any(
+                task["pending_draws"] for task in status["tasks"]) else None
+
+        status = eventually(at_rest)
+        text = forebay("status", "-s", server.socket).stdout
+        tasks = {pathlib.Path(task["name"]).name: task for task in status["tasks"]}
+        assert [task["pid"] for _, task in sorted(tasks.items())] == [a.pid, b.pid, c.pid, d.pid]
+    numbers = {name: task["number"] for name, task in tasks.items()}
+    sources = {source["root"]: source for source in status["sources"]}
+    assert set(sources) == {str(hundred), str(folder)}
+    source, other = sources[str(hundred)], sources[str(folder)]
+    assert sorted(source["tasks"]) == sorted(numbers[f"{name}.yaml"] for name in "abc") and other["tasks"] == [numbers["d.yaml"]]
+    assert {name: task["source"] for name, task in tasks.items()} == {
+        "a.yaml": source["source"], "b.yaml": source["source"], "c.yaml": source["source"], "d.yaml": other["source"]}
+
+    assert source["drawn"] < source["delivered"], "at least once two tasks were given one sample"
+    assert source["delivered"] >= sum(tasks[f"{name}.yaml"]["delivered_samples"] for name in "abc")
+    assert source["share_factor"] == pytest.approx(source["delivered"] / source["drawn"]) and other["share_factor"] == 1
+    assert 0 < source["segment_bytes"] + other["segment_bytes"] <= status["memory"]["used"]
+    assert tasks["a.yaml"]["lag_epochs"] == 0 and tasks["b.yaml"]["lag_epochs"] > 1
+    assert all(0 <= task["contiguous_share"] <= 1 for task in status["tasks"])
+
+    graph = source["graph"]
+    passing = {(stage["op"], tuple(sorted(stage["tasks"]))) for stage in graph["stages"]}
+    by_name = [numbers[f"{name}.yaml"] for name in "abc"]
+    for op, names in [("source", by_name), ("decode", by_name), ("random_resized_crop", by_name[:2]), ("resize", by_name[2:])]:
+        assert (op, tuple(sorted(names))) in passing
+    assert sorted(number for stage in graph["stages"] for number in stage["ends"]) == sorted(by_name)
+    stages = {stage["op"]: stage for stage in graph["stages"]}
+    assert stages["source"]["samples"] == stages["decode"]["samples"] >= stages["random_resized_crop"]["samples"] > 0
+    assert sum(stage["cpu_share"] for stage in graph["stages"]) == pytest.approx(1)
+    assert stages["decode"]["samples_per_s"] == pytest.approx(stages["decode"]["samples"] / graph["age_s"])
+    for words in (rf"^data set {hundred}: 100 samples, tasks [\d -]+$", r"^  draws      \d+: \d+ samples drawn, delivered \d+ times: \d\.\d\d tasks a sample",
+                  r"^ +samples/s +CPU +tasks +stage$", r"^ +[\d.]+ +\d+%  [\d -]+(\|-- |`-- )?decode \{", r"=> \d", r"\d% of the batches in one piece$",
+                  r"[\d.]+ epochs behind the task that has come furthest"):
+        assert re.search(words, text, re.MULTILINE), (words, text)
+
+
 def test_status_without_a_task(tmp_path, server):
     assert "no task" in forebay("status", "-s", server.socket).stdout
 
@@ -428,15 +491,11 @@ def test_a_plan_of_a_wrong_spec(tmp_path):
 # --- plan of several specs ------------------------------------------------------------------------------------------------
 
 
-CROP, FLIP, IMAGENET = {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}
-
 
 @pytest.fixture
 def three(hundred, tmp_path):
     """Specs that share decoding; two of them the crop and the flip, too."""
-    pipelines = {"a": ["decode", CROP, FLIP, IMAGENET], "b": ["decode", CROP, FLIP, {"to": {"dtype": "u8"}}],
-                 "c": ["decode", {"resize": 40}, {"center_crop": 32}]}
-    return [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", pipeline=pipeline) for name, pipeline in pipelines.items()]
+    return [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", pipeline=pipeline) for name, pipeline in PIPELINES.items()]
 
 
 def graphs(*arguments, **options):
