@@ -66,6 +66,11 @@ size_t fby_decoder_bytes(const fby_decoder *decoder)
     return bytes;
 }
 
+fby_jpeg_counts fby_decoder_jpeg_counts(const fby_decoder *decoder)
+{
+    return decoder->jpeg_counts;
+}
+
 /* Ends the open picture, whether it was read to its end or not. */
 static void close_picture(fby_decoder *d)
 {

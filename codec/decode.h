@@ -69,6 +69,8 @@ typedef struct fby_decode_options {
     bool fast;           /* JPEG: DCT-scaled and IFAST decoding may be used: pixels differ */
     bool exif;           /* apply EXIF orientation */
     bool tolerate_missing_eoi; /* JPEG: data that only lacks its end marker is good */
+    bool libjpeg_entropy; /* JPEG: libjpeg's entropy decoder also where ours could do it: the pixels are the
+                             same */
 } fby_decode_options;
 
 /* A rectangle of a picture: x + w <= picture's w, y + h <= its h, w and h >= 1. */
@@ -106,6 +108,19 @@ fby_reason fby_decode_rows(fby_decoder *decoder, const uint8_t **rows, size_t *s
 /* What the library said, one line, for the last failure; borrowed until the next open; "" where nothing was
  * said. */
 const char *fby_decode_text(const fby_decoder *decoder);
+
+/* JPEG: which entropy decoder is used, and why, one line; fby_decode_own_entropy(): whether it is ours. The
+ * first call, or the first JPEG, tries it on a few pictures, in less than a millisecond or two. */
+const char *fby_decode_entropy_about(void);
+bool fby_decode_own_entropy(void);
+
+typedef struct fby_jpeg_counts {
+    uint64_t own;      /* pictures that our entropy decoder began … */
+    uint64_t declined; /* … and those of them that libjpeg's then decoded from the start */
+} fby_jpeg_counts;
+
+/* Since the decoder was created. */
+fby_jpeg_counts fby_decoder_jpeg_counts(const fby_decoder *decoder);
 
 /* The whole picture (or region) into `out`, rows `stride` bytes apart: open, begin, rows, with the rows
  * copied. */

@@ -50,6 +50,8 @@ struct fby_decoder {
     fby_buffer turned;
     const uint8_t *ready; /* rows to give from, where they don't come from the codec one by one */
 
+    fby_jpeg_counts jpeg_counts;
+
     fby_buffer scratch[3];    /* for the codecs' own use during one picture */
     void *state[FBY_FORMATS]; /* made by a codec when it is first needed */
     char text[FBY_DECODE_TEXT];

@@ -9,7 +9,11 @@
  * at the end of the data. Pillow also reads to the end of the picture. A region often ends before; then a
  * look at the rest settles almost every file: where the next marker is the end of the image, no reading on
  * could fail, since the decoder never passes that marker and pads what it lacks. Where anything else stands
- * there, the rest is decoded for the verdict. */
+ * there, the rest is decoded for the verdict.
+ *
+ * Our own entropy decoder (jpeg_entropy.h) declines what it isn't sure of, at any row. The rows before are
+ * right, and have gone their way; the picture is then decoded again by libjpeg alone, those rows are dropped,
+ * and it goes on as if nothing had been. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +23,7 @@
 #include <jpeglib.h>
 
 #include "codec/format.h"
+#include "codec/jpeg_entropy.h"
 #include "codec/jpeg_header.h"
 
 enum {
@@ -50,11 +55,16 @@ typedef struct jpeg_state {
     bool too_many_scans;
     uint32_t components_seen;
 
+    fby_jpeg_entropy *entropy;
+    bool alone;     /* our entropy decoder is not to be used for this picture */
+    bool attached;  /* … and is */
+    uint32_t given; /* rows of the region */
+
     uint32_t skip;   /* decoded columns left of the region */
     size_t stride;   /* of rows */
     fby_buffer rows; /* ROWS of them, as decoded */
     fby_buffer rgb;  /* CMYK rows converted */
-    fby_buffer rest; /* one row, where rows are decoded for the verdict alone */
+    fby_buffer rest; /* one row, where rows are decoded for nobody: for the verdict alone, or again */
 
     /* arguments and results of one guarded step */
     uint32_t most, count;
@@ -138,6 +148,11 @@ static fby_reason truncated(jpeg_state *j)
                            j->jpeg.output_scanline, j->decoder->info.h ? j->decoder->file_h : 0);
 }
 
+static fby_reason no_memory_for_a_row(jpeg_state *j)
+{
+    return fby_decode_fail(j->decoder, FBY_REASON_MEMORY, "no memory for a row");
+}
+
 static fby_reason reason_of_message(int code)
 {
     switch (code) {
@@ -161,10 +176,16 @@ static fby_reason reason_of_message(int code)
     }
 }
 
+static bool was_declined(const jpeg_state *j)
+{
+    return j->attached && fby_jpeg_entropy_declined(j->entropy);
+}
+
 static fby_reason fail_by_library(jpeg_state *j)
 {
     char message[JMSG_LENGTH_MAX];
 
+    if (was_declined(j)) return FBY_REASON_CORRUPT; /* for now: it is decoded again */
     if (j->too_many_scans) {
         return fby_decode_fail(j->decoder, FBY_REASON_UNSUPPORTED, "more than %d scans aren't supported",
                                MOST_SCANS);
@@ -198,8 +219,11 @@ static fby_reason make_decompressor(fby_decoder *d, jpeg_state **out)
 
     if (!j) j = d->state[FBY_FORMAT_JPEG] = calloc(1, sizeof *j);
     if (!j) return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a JPEG decoder");
+    if (!j->entropy) j->entropy = fby_jpeg_entropy_create();
+    if (!j->entropy) return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a JPEG decoder");
     *out = j;
     j->decoder = d;
+    j->attached = false;
     j->starved = false;
     j->end_supplied = false;
     j->padded = false;
@@ -286,6 +310,19 @@ static void leave_out_columns(jpeg_state *j)
     j->skip = j->region.x - x;
 }
 
+static fby_reason attach_entropy(jpeg_state *j)
+{
+    if (j->alone) return FBY_REASON_NONE;
+    fby_jpeg_attached attached = fby_jpeg_entropy_attach(j->entropy, &j->jpeg);
+    if (attached == FBY_JPEG_NO_MEMORY) {
+        return fby_decode_fail(j->decoder, FBY_REASON_MEMORY, "no memory for a copy of %zu bytes",
+                               j->decoder->length);
+    }
+    j->attached = attached == FBY_JPEG_ATTACHED;
+    if (j->attached) j->decoder->jpeg_counts.own++;
+    return FBY_REASON_NONE;
+}
+
 static fby_reason start_step(jpeg_state *j)
 {
     struct jpeg_decompress_struct *jpeg = &j->jpeg;
@@ -306,6 +343,8 @@ static fby_reason start_step(jpeg_state *j)
         jpeg->do_fancy_upsampling = FALSE;
     }
     if (!jpeg_start_decompress(jpeg)) return truncated(j);
+    fby_reason reason = attach_entropy(j);
+    if (reason) return reason;
     leave_out_columns(j);
 
     size_t row = (size_t)jpeg->output_width * (size_t)jpeg->output_components;
@@ -365,9 +404,7 @@ static fby_reason judge_rest(jpeg_state *j)
     if (jpeg->output_scanline < jpeg->output_height && !j->end_supplied && rest_is_plain(j))
         return FBY_REASON_NONE;
 
-    if (!fby_buffer_reserve(&j->rest, j->stride)) {
-        return fby_decode_fail(j->decoder, FBY_REASON_MEMORY, "no memory for a row");
-    }
+    if (!fby_buffer_reserve(&j->rest, j->stride)) return no_memory_for_a_row(j);
     while (jpeg->output_scanline < jpeg->output_height) {
         JSAMPROW row = j->rest.bytes;
         if (!jpeg_read_scanlines(jpeg, &row, 1)) return truncated(j);
@@ -422,6 +459,34 @@ static fby_reason picture_open(fby_decoder *d)
     return fby_jpeg_header_read(d);
 }
 
+/* Rows that were given before, by the decoder that declined. */
+static fby_reason drop_step(jpeg_state *j)
+{
+    struct jpeg_decompress_struct *jpeg = &j->jpeg;
+
+    if (!fby_buffer_reserve(&j->rest, j->stride)) return no_memory_for_a_row(j);
+    while (jpeg->output_scanline < j->region.y + j->given) {
+        JSAMPROW row = j->rest.bytes;
+        if (!jpeg_read_scanlines(jpeg, &row, 1)) return truncated(j);
+    }
+    return FBY_REASON_NONE;
+}
+
+/* Decodes the picture again, by libjpeg alone, up to the rows that are due. */
+static fby_reason begin_alone(fby_decoder *d)
+{
+    jpeg_state *j = d->state[FBY_FORMAT_JPEG];
+
+    d->jpeg_counts.declined++;
+    j->alone = true;
+    j->created = false;
+    jpeg_destroy_decompress(&j->jpeg);
+    fby_reason reason = make_decompressor(d, &j);
+    if (!reason) reason = guarded(j, start_step);
+    if (!reason) reason = guarded(j, drop_step);
+    return reason;
+}
+
 static fby_reason picture_begin(fby_decoder *d, const fby_region_of *region)
 {
     jpeg_state *j = NULL;
@@ -429,7 +494,19 @@ static fby_reason picture_begin(fby_decoder *d, const fby_region_of *region)
 
     if (reason) return reason;
     j->region = *region;
-    return guarded(j, start_step);
+    j->given = 0;
+    j->alone = d->options.libjpeg_entropy;
+    reason = guarded(j, start_step);
+    return was_declined(j) ? begin_alone(d) : reason;
+}
+
+static fby_reason decode_rows(jpeg_state *j, uint32_t most)
+{
+    j->most = most < ROWS ? most : ROWS;
+    j->count = 0;
+    fby_reason reason = guarded(j, rows_step);
+    if (!reason && j->jpeg.output_scanline >= j->region.y + j->region.h) reason = guarded(j, judge_rest);
+    return reason;
 }
 
 static fby_reason picture_rows(fby_decoder *d, const uint8_t **rows, size_t *stride, uint32_t most,
@@ -437,16 +514,18 @@ static fby_reason picture_rows(fby_decoder *d, const uint8_t **rows, size_t *str
 {
     jpeg_state *j = d->state[FBY_FORMAT_JPEG];
     bool cmyk = j->jpeg.num_components == 4;
+    fby_reason reason = decode_rows(j, most);
 
-    j->most = most < ROWS ? most : ROWS;
-    j->count = 0;
-    fby_reason reason = guarded(j, rows_step);
-    if (!reason && j->jpeg.output_scanline >= j->region.y + j->region.h) reason = guarded(j, judge_rest);
+    if (was_declined(j)) {
+        reason = begin_alone(d);
+        if (!reason) reason = decode_rows(j, most);
+    }
     if (reason) return reason;
 
     *rows = cmyk ? j->rgb.bytes : j->rows.bytes + ROW_OFFSET + (size_t)j->skip * 3;
     *stride = cmyk ? (size_t)j->region.w * 3 : j->stride;
     *count = j->count;
+    j->given += j->count;
     return FBY_REASON_NONE;
 }
 
@@ -459,6 +538,7 @@ static void picture_close(fby_decoder *d)
     j->created = false;
     fby_buffer_trim(&j->rows);
     fby_buffer_trim(&j->rgb);
+    if (j->entropy) fby_jpeg_entropy_trim(j->entropy);
 }
 
 static void picture_destroy(fby_decoder *d)
@@ -469,6 +549,7 @@ static void picture_destroy(fby_decoder *d)
     fby_buffer_free(&j->rows);
     fby_buffer_free(&j->rgb);
     fby_buffer_free(&j->rest);
+    fby_jpeg_entropy_destroy(&j->entropy);
     free(j);
     d->state[FBY_FORMAT_JPEG] = NULL;
 }
@@ -477,7 +558,24 @@ static size_t picture_bytes(const fby_decoder *d)
 {
     const jpeg_state *j = d->state[FBY_FORMAT_JPEG];
 
-    return sizeof *j + j->rows.capacity + j->rgb.capacity + j->rest.capacity;
+    size_t entropy = j->entropy ? fby_jpeg_entropy_bytes(j->entropy) : 0;
+
+    return sizeof *j + j->rows.capacity + j->rgb.capacity + j->rest.capacity + entropy;
+}
+
+bool fby_decode_own_entropy(void)
+{
+    return !fby_jpeg_entropy_refused();
+}
+
+const char *fby_decode_entropy_about(void)
+{
+    static _Thread_local char text[200];
+    const char *refused = fby_jpeg_entropy_refused();
+
+    if (!refused) return "our own under libjpeg-turbo, checked against its";
+    snprintf(text, sizeof text, "libjpeg's: %s", refused);
+    return text;
 }
 
 const fby_codec fby_codec_jpeg = {
