@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 
 help:
-	@echo 'make demo      install what is missing, build, make a data set of real photographs, run the main job on it'
+	@echo 'make demo      install what is missing, build, make a data set of real photographs, run three tasks on it'
 	@echo 'make check     the tests: release, and AddressSanitizer + UndefinedBehaviorSanitizer (minutes)'
 	@echo 'make bench     the benchmarks, with their peers; alone on a quiet machine (perf/run NAME... for some)'
 	@echo 'make soak      the long forms of the tests, restartable (an hour or more)'

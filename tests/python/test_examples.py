@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 
 import conftest
 import pytest
@@ -12,6 +14,7 @@ from processes import FOREBAY
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 TRAIN = conftest.BUILD / "examples" / "train"
+DEMO = conftest.ROOT / "examples" / "demo"
 
 
 @pytest.fixture
@@ -61,3 +64,52 @@ def test_numbers_as_labels(pictures, tmp_path, train):
 def test_what_goes_wrong_is_said(pictures, tmp_path, train):
     assert train(code=64).stderr == "usage: train SPEC [EPOCHS]\n"
     assert "batch" in train(write(tmp_path / "train.json", str(pictures), batch=0), code=1).stderr
+
+
+@pytest.fixture
+def demo(pictures, tmp_path):
+    """examples/demo, its specs over the tests' pictures."""
+    folder = tmp_path / "demo"
+    shutil.copytree(DEMO, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for spec in folder.glob("*.yaml"):
+        text, changed = re.subn("^dataset: .*", f"dataset: {pictures}", spec.read_text(), flags=re.MULTILINE)
+        assert changed == 1, spec
+        spec.write_text(text)
+    return folder
+
+
+def test_the_specs_of_the_demo(demo, train):
+    specs = sorted(demo.glob("*.yaml"))
+    assert [spec.stem for spec in specs] == ["color", "plain", "small"]
+    for spec in specs:
+        assert train(spec).stdout.startswith("310 samples in 5 batches an epoch\nepoch 0: 5 batches, mean of the last ")
+
+
+def run_demo(demo, *arguments):
+    return subprocess.run([sys.executable, demo / "demo.py", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def test_the_demo(demo, tmp_path):
+    """The same samples come from three servers and from one; the one decodes fewer pictures for them."""
+    done = run_demo(demo, FOREBAY, "--epochs", 24, "--graph", tmp_path / "graph")
+    assert done.returncode == 0, done
+    assert done.stderr == ""
+    text = done.stdout
+    assert re.search(r"1-3 +decode ", text) and re.search(r"1-3 +random_resized_crop ", text), text
+    assert (tmp_path / "graph" / "graph.dot").read_text().startswith("digraph forebay {")
+    for name, epochs in (("plain", 24), ("small", 16), ("color", 16)):
+        assert f"{name}, {310 * epochs:,} samples" in text, text
+    assert text.count("100%  17,360 of 17,360 samples") == 2, text
+    apart, together = (int(word.replace(",", "")) for word in re.search(r"pictures decoded +([\d,]+) +([\d,]+)", text).groups())
+    assert apart >= 17360
+    assert 310 * 24 <= together < apart
+    factor = float(re.search(r"share factor +1\.0 +(\d\.\d)", text)[1])
+    assert abs(factor - 17360 / together) <= 0.05 and 1 < factor <= 56 / 24
+
+
+def test_what_goes_wrong_in_the_demo_is_said(demo, pictures):
+    assert "expected a number above 0" in run_demo(demo, FOREBAY, "--epochs", 0).stderr
+    (demo / "color.yaml").write_text("pipeline: [decode]\n")
+    done = run_demo(demo, FOREBAY, "--epochs", 1)
+    assert done.returncode == 1
+    assert "demo.py: forebay plan failed" in done.stderr
