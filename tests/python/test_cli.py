@@ -61,6 +61,20 @@ def alone(tmp_path, monkeypatch):
         os.kill(json.loads(forebay("status", "--json").stdout)["pid"], signal.SIGTERM)
 
 
+@pytest.fixture
+def three(hundred, tmp_path):
+    """Specs that share decoding; two of them the crop and the flip, too."""
+    return [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", pipeline=pipeline) for name, pipeline in PIPELINES.items()]
+
+
+def eventually(look, seconds=20):
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, "it didn't come to that"
+        time.sleep(0.05)
+    return found
+
+
 # --- the program as a whole -------------------------------------------------------------------------------------------
 
 
@@ -88,7 +102,6 @@ def test_an_unknown_command_is_named():
 
 @pytest.mark.parametrize("arguments, words", [
     (["run"], "a SPEC file is expected"),
-    (["run", "a", "b"], "another: b"),
     (["run", "a", "--epochs", "0"], "--epochs 0: expected a whole number above 0"),
     (["run", "a", "--batches", "-1"], "--batches -1: expected a whole number above 0"),
     (["run", "a", "--rate", "fast"], "--rate fast: expected samples a second"),
@@ -311,6 +324,158 @@ def test_a_server_that_dies_ends_the_run(hundred, tmp_path):
     assert process.returncode == 1 and f"the server, process {server.pid}, is gone" in errors and not output
 
 
+# --- run of several specs -------------------------------------------------------------------------------------------------
+
+
+MEMBER = {"name", "samples", "batches", "epochs", "wall_s", "first_batch_s", "opening_s", "wait_s", "samples_per_s", "client_cpu_s",
+          "bad_samples", "substituted", "root", "interrupted", "failed"}
+
+
+def test_several_tasks_run_at_once(three, hundred, tmp_path):
+    with Server(tmp_path / "server") as server:
+        run = run_json("--socket", server.socket, "--epochs", 3, *three)
+        status = server.status()
+    assert [(task["name"], task["samples"], task["batches"], task["epochs"]) for task in run["tasks"]] == [
+        ("a.yaml", 100, 13, 1), ("b.yaml", 100, 13, 1), ("c.yaml", 100, 13, 1)], "the specs have no more than one epoch"
+    for task in run["tasks"]:
+        assert set(task) == MEMBER and task["failed"] is None and task["interrupted"] is False and task["root"] == str(hundred)
+        assert task["samples_per_s"] == pytest.approx(100 / task["wall_s"])
+    (source,) = run["sources"]
+    assert (source["root"], source["tasks"], source["delivered"]) == (str(hundred), 3, 300)
+    assert 100 <= source["drawn"] < 300 and 0 < source["draws"] <= source["drawn"]
+    assert source["share_factor"] == pytest.approx(300 / source["drawn"])
+    assert 0 < run["server_cpu_s"] <= status["cpu_s"] and run["worked_samples"] <= source["drawn"]
+    client_cpu_s = sum(task["client_cpu_s"] for task in run["tasks"])
+    assert run["cpu_s_per_1000_samples"] == pytest.approx(1000 * (run["server_cpu_s"] / 300 + client_cpu_s / 300), rel=1e-4)
+    assert not status["tasks"]
+
+
+def test_several_tasks_as_text(three, hundred, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(hundred / "ash", folder / "ash")
+    other = write_spec(tmp_path / "other.yaml", folder, epochs=2)
+    with Server(tmp_path / "server") as server:
+        done = forebay("run", "--socket", server.socket, *three, other)
+    for words in (r"^task +batches +samples +samples/s +waited$", r"^a\.yaml +13 +100 +\d+ +\d+%$", r"^other\.yaml +10 +68 +\d+ +\d+%$",
+                  rf"^{hundred}: \d+ draws, \d+ samples drawn, delivered 300 times: [123]\.\d\d tasks a sample$",
+                  rf"^{folder}: \d+ draws, 68 samples drawn, delivered 68 times: 1\.00 tasks a sample$",
+                  r"^The server took [\d.]+ CPU-seconds .*; [\d.]+ CPU-seconds per 1000 samples delivered$"):
+        assert re.search(words, done.stdout, re.MULTILINE), (words, done.stdout)
+    assert re.fullmatch(r"a\.yaml 100 of 100, \d+/s; b\.yaml 100 of 100, \d+/s; c\.yaml 100 of 100, \d+/s; other\.yaml 68 of 68, \d+/s",
+                        done.stderr.splitlines()[-1])
+
+
+def test_several_tasks_start_one_embedded_server(three, alone):
+    run = run_json(*three)
+    assert [task["samples"] for task in run["tasks"]] == [100, 100, 100]
+    assert json.loads(forebay("status", "--json").stdout)["embedded"] is True
+
+
+def test_what_was_before_isnt_counted(three, hundred, tmp_path):
+    """Another task over the same data set was there before, and goes on meanwhile."""
+    with Server(tmp_path / "server") as server, Probe(write_spec(tmp_path / "s.yaml", hundred, order="shared", epochs=None), server) as probe:
+        probe.batches(30)
+        before = server.status()["sources"][0]
+        (source,) = run_json("--socket", server.socket, *three[:2])["sources"]
+    assert before["delivered"] >= 240 and source["delivered"] < 240 + 128 and source["tasks"] == 2
+
+
+def test_a_wrong_spec_among_several(three, tmp_path, server):
+    """It is named, the others run to their end, and the run has failed."""
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("dataset: .\npipeline: [decode, resiez: 32]\n")
+    done = forebay("run", "--socket", server.socket, "--json", "--quiet", three[0], wrong, three[2], code=1)
+    assert re.fullmatch(r"forebay: \S*wrong\.yaml:2: .*resiez.*did you mean resize\?\n", done.stderr)
+    run = json.loads(done.stdout)
+    assert [task["samples"] for task in run["tasks"]] == [100, 0, 100]
+    assert [task["failed"] and "resiez" in task["failed"] for task in run["tasks"]] == [None, True, None]
+    assert run["sources"][0]["tasks"] == 2
+    done = forebay("run", "--socket", server.socket, *three[:2], tmp_path / "none.yaml", code=1)
+    assert re.search(r"^none\.yaml +0 +0 +0 +0%  failed$", done.stdout, re.MULTILINE) and "; none.yaml failed" in done.stderr
+
+
+def test_a_server_that_isnt_there_fails_each(three, tmp_path):
+    done = forebay("run", "--socket", tmp_path / "nobody", *three, code=1)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("forebay: ")]
+    assert sorted(line.split(":")[1] for line in lines) == [" a.yaml", " b.yaml", " c.yaml"]
+    assert all(f"no server answers at {tmp_path}/nobody" in line for line in lines)
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+@pytest.fixture
+def endless(three):
+    """The program at work on three tasks without an end; the server is `three`'s caller's."""
+    for spec in three:
+        text = json.loads(spec.read_text())
+        del text["epochs"]
+        spec.write_text(json.dumps(text))
+    started = []
+
+    def start(server, *arguments):
+        process = subprocess.Popen([FOREBAY, "run", "--socket", server.socket, "--epochs", "1000000", *arguments, *three],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        eventually(lambda: len(server.status()["tasks"]) == 3 and all(task["delivered_samples"] for task in server.status()["tasks"]))
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all(endless, tmp_path, number):
+    with Server(tmp_path / "server") as server:
+        process = endless(server, "--json")
+        process.send_signal(number)
+        run = json.loads(process.communicate(timeout=30)[0])
+        assert process.returncode == 128 + number
+        eventually(lambda: not server.status()["tasks"])
+    assert all(task["interrupted"] and task["failed"] is None for task in run["tasks"])
+
+
+def test_a_killed_parent_takes_its_tasks_along(endless, tmp_path):
+    with Server(tmp_path / "server") as server:
+        process = endless(server)
+        assert len(children_of(process.pid)) == 3
+        process.kill()
+        eventually(lambda: not server.status()["tasks"])
+
+
+def test_a_task_that_is_killed_is_named(endless, tmp_path):
+    with Server(tmp_path / "server") as server:
+        process = endless(server, "-q")
+        os.kill(next(task["pid"] for task in server.status()["tasks"] if task["name"].endswith("b.yaml")), signal.SIGKILL)
+        assert process.stderr.readline() == "forebay: b.yaml: its process was ended by signal 9 (Killed)\n"
+        assert len(server.status()["tasks"]) >= 2, "the others go on"
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=30)[0]
+    assert process.returncode == 1
+    assert re.search(r"^b\.yaml .*  failed$", output, re.MULTILINE) and re.search(r"^a\.yaml .*  stopped early$", output, re.MULTILINE)
+
+
+def test_on_a_terminal_the_line_fits(three, tmp_path, server):
+    master, slave = pty.openpty()
+    with subprocess.Popen([FOREBAY, "run", "--socket", server.socket, "--rate", "200", *three], stdout=subprocess.DEVNULL, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        while select.select([master], [], [], 60)[0]:
+            try:
+                shown += os.read(master, 4096)
+            except OSError:  # the other end was closed
+                break
+    os.close(master)
+    lines = shown.decode().replace("\033[K", "").strip("\r\n").split("\r")
+    assert process.returncode == 0 and len(lines) > 2 and all(len(line) <= 79 for line in lines)
+    assert re.match(r"a\.yaml 100 of 100, \d+/s; b\.yaml 100 of 100, ", lines[-1])
+
+
 # --- status ---------------------------------------------------------------------------------------------------------------
 
 
@@ -346,14 +511,6 @@ def test_status_names_bad_samples_and_failures(hundred, tmp_path):
         text = forebay("status", "-s", server.socket).stdout
     assert "1 samples, 1 replaced" in text and re.search(r"ash/003\.jpg: decode: \w+", text)
     assert re.search(r"FAILED +\S+/ash/003\.jpg: sample 3", text)
-
-
-def eventually(look, seconds=20):
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until, "it didn't come to that"
-        time.sleep(0.05)
-    return found
 
 
 def test_status_shows_what_tasks_share(hundred, tmp_path):
@@ -491,13 +648,6 @@ def test_a_plan_of_a_wrong_spec(tmp_path):
 # --- plan of several specs ------------------------------------------------------------------------------------------------
 
 
-
-@pytest.fixture
-def three(hundred, tmp_path):
-    """Specs that share decoding; two of them the crop and the flip, too."""
-    return [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", pipeline=pipeline) for name, pipeline in PIPELINES.items()]
-
-
 def graphs(*arguments, **options):
     return json.loads(forebay("plan", "--json", *arguments, **options).stdout)["graphs"]
 
@@ -625,7 +775,7 @@ def doctor(**options):
 
 def test_doctor_says_what_is_granted():
     findings = doctor()
-    assert list(findings) == ["kernel", "CPUs", "SIMD", "NUMA", "memory", "shared memory", "memlock", "huge pages", "io_uring", "descriptors",
+    assert list(findings) == ["kernel", "CPUs", "SIMD", "JPEG", "NUMA", "memory", "shared memory", "memlock", "huge pages", "io_uring", "descriptors",
                               "CUDA", "socket folder"]
     for name, finding in findings.items():
         assert finding["verdict"] in ("good", "fair") and finding["what"], name
