@@ -609,6 +609,11 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                             (double)timeout_ns * 1e-9, task->assembling ? task->assembling->count : 0,
                             task->info.batch, (unsigned long long)task->epoch);
         FBY_CRASH_POINT("client: before it waits");
+        /* That all was taken is news to a server that sleeps: what is held may be more than half of the
+         * window. The fence stands between the ring's head, which says so, and the look at the sleeper's
+         * flag. */
+        fby_fence_seq_cst();
+        fby_wake_conductor(task->down.base, task->event_fd);
         uint64_t until = now + LOOK_AFTER_NS < deadline ? now + LOOK_AFTER_NS : deadline;
         fby_wait_result result =
             fby_wait_delivery(task->down.base, task->up.base, seen, task->spin_ns, until);

@@ -297,6 +297,7 @@ struct fby_subscription {
     uint64_t drawn_epochs; /* epochs below this are drawn to their end */
     bool published;        /* something was put since the last publish */
     bool failed, ended, closing;
+    bool starving; /* as the sampler was last told */
     fby_error failure;
     uint32_t under_way; /* draws in the engine with something for it */
     /* What its client holds. */

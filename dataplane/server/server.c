@@ -315,7 +315,8 @@ static bool news_there(fby_server *server)
         uint64_t before = task->returned_samples;
         bool open = !task->closing;
         fby_subscription_take_returns(task);
-        news = news || task->returned_samples != before || (open && task->closing);
+        news = news || task->returned_samples != before || (open && task->closing) ||
+               (!task->closing && !task->starving && fby_subscription_starves(task));
     }
     fby_lot *lot;
     while ((lot = fby_engine_finished(server->engine))) {

@@ -590,8 +590,10 @@ static uint64_t blocked_find(fby_source *source)
         if (!crew) continue;
         if (!crew_able(source, crew)) blocked |= UINT64_C(1) << bit;
         for (uint32_t rank = 0; rank < crew->ranks; rank++)
-            if (crew->of[rank])
-                fby_sampler_starve(source->sampler, bit, rank, fby_subscription_starves(crew->of[rank]));
+            if (crew->of[rank]) {
+                crew->of[rank]->starving = fby_subscription_starves(crew->of[rank]);
+                fby_sampler_starve(source->sampler, bit, rank, crew->of[rank]->starving);
+            }
     }
     return blocked;
 }

@@ -13,6 +13,7 @@ from PIL import Image
 
 FOREBAY = conftest.BUILD / "dataplane" / "cli" / "forebay"
 PROBE = conftest.BUILD / "tests" / "server" / "fby_probe"
+TRAINER = conftest.BUILD / "tests" / "server" / "fby_trainer"
 STUCK_JPEG = conftest.BUILD / "tests" / "server" / "libfby_stuck_jpeg.so"
 DENY_URING = conftest.BUILD / "tests" / "server" / "fby_deny_uring"
 
@@ -125,6 +126,30 @@ class Probe:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
         self.close()
+
+
+class Company:
+    """Other tasks over the same data, for as long as the test runs: one with the spec itself, one of another order and batch size,
+    which trains as fast as it can. Both go on for ever."""
+
+    def __init__(self, server, spec, count):
+        self.processes = []
+        for number in range(count):
+            keys = json.loads(spec.read_text())
+            keys["epochs"] = "unlimited"
+            if number:
+                keys.update(order="shared", batch={"size": 24}, window=6)
+            other = spec.with_suffix(f".company{number}.yaml")
+            other.write_text(json.dumps(keys))
+            self.processes.append(subprocess.Popen([TRAINER, server.socket, other, "2000" if number else "1e9", "600"], stdout=subprocess.DEVNULL))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 def write_spec(path, dataset, **keys):
