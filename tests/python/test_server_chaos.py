@@ -194,6 +194,7 @@ class Chaos:
         raise AssertionError(f"it never comes to rest: {looks[-1]}, {status['audit']}")
 
 
+@pytest.mark.timeout(SECONDS + 240)
 def test_chaos(specs, tmp_path):
     with Server(tmp_path / "server") as server:
         chaos = Chaos(server, specs)
