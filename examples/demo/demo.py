@@ -134,7 +134,7 @@ def table(apart, together, apart_figures, together_figures):
     for name, *values in rows:
         print(f"  {name:32}" + "".join(f"{value:>20}" for value in values))
     print(f"\nOn one server a picture that was decoded once went to {taken / prepared[1]:.1f} tasks on average (the share factor).")
-    print(f"The same batches cost {cpu[0] / cpu[1]:.1f} times less CPU time, and took {wall[0] / wall[1]:.1f} times less time.")
+    print(f"The same batches took {cpu[1]:.1f} s of CPU time instead of {cpu[0]:.1f} s, and {wall[1]:.1f} s instead of {wall[0]:.1f} s.")
 
 
 def graph(forebay, specs, folder):
