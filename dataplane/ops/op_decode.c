@@ -4,7 +4,12 @@
 typedef struct params {
     bool fast, exif, tolerate_missing_eoi;
     int64_t max_pixels;
+    int32_t entropy;
 } params;
+
+enum { ENTROPY_AUTO, ENTROPY_LIBJPEG };
+
+static const char *const entropy_choices[] = {"auto", "libjpeg", NULL};
 
 static const fby_param list[] = {
     {"fast", FBY_PARAM_BOOL, offsetof(params, fast), "false", 0, 0, NULL,
@@ -15,6 +20,8 @@ static const fby_param list[] = {
      "JPEG: take a file that lacks nothing but its end marker"},
     {"max_pixels", FBY_PARAM_INT, offsetof(params, max_pixels), "178956970", 1, 4294836225, NULL,
      "a picture with more pixels is a bad sample, refused before memory is taken"},
+    {"entropy", FBY_PARAM_CHOICE, offsetof(params, entropy), "auto", 0, 0, entropy_choices,
+     "JPEG: what decodes Huffman codes; `auto`: Forebay where it may, at the same pixels"},
 };
 
 static int infer(const void *p, fby_shape *shape, fby_error *error)
@@ -37,7 +44,8 @@ static fby_reason apply(const void *p, fby_picture *picture, fby_random *random)
     fby_decode_options options = {.max_pixels = (uint64_t)with->max_pixels,
                                   .fast = with->fast,
                                   .exif = with->exif,
-                                  .tolerate_missing_eoi = with->tolerate_missing_eoi};
+                                  .tolerate_missing_eoi = with->tolerate_missing_eoi,
+                                  .libjpeg_entropy = with->entropy == ENTROPY_LIBJPEG};
     return fby_picture_open(picture, &options);
 }
 

@@ -89,7 +89,8 @@ Test(spec, every_key)
               "order: strict\nseed: 18446744073709551615\naugment_seed: 7\nepochs: 90\n"
               "steps_per_epoch: 1000\n"
               "pipeline:\n"
-              "  - decode: {fast: true, exif: true, tolerate_missing_eoi: true, max_pixels: 1000000}\n"
+              "  - decode: {fast: true, exif: true, tolerate_missing_eoi: true, max_pixels: 1000000, "
+              "entropy: libjpeg}\n"
               "  - random_resized_crop: {size: [192, 256], scale: [1/4, 1], ratio: [3/4, 4/3], "
               "interpolation: bicubic, pillow: 12, augment_seed: 9}\n"
               "  - random_horizontal_flip:\n"
@@ -122,6 +123,7 @@ Test(spec, every_key)
                               "random_resized_crop: {size: [192, 256], scale: [0.25, 1], ratio: [0.75, "
                               "1.3333333333333333], interpolation: bicubic, pillow: 12, augment_seed: 9}"),
                        "%s", text);
+    cr_assert_not_null(strstr(text, "max_pixels: 1000000, entropy: libjpeg}"), "%s", text);
     cr_assert_not_null(strstr(text, "random_vertical_flip: {p: 0.25, augment_seed: 7}"), "%s", text);
     free(text);
     fby_spec_free(&spec);
