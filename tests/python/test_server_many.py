@@ -13,6 +13,7 @@ from processes import EEND, ESAMPLE, Probe, Server, descriptors, hundred, write_
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
+SCALE = float(os.environ.get("FOREBAY_TEST_SCALE", "1"))
 SMALL = ["decode", {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}]
 LARGER = ["decode", {"random_resized_crop": {"size": 48}}, {"normalize": "imagenet"}]
 FIXED = ["decode", {"resize": {"size": [40, 40]}}, {"to": {"dtype": "u8", "layout": "hwc"}}]
@@ -111,21 +112,17 @@ def digest(batches):
     return [(b["epoch"], b["index"], b["ids"], b["labels"], b["flags"], b["hash"]) for b in batches]
 
 
-def test_strict_tasks_get_the_bytes_that_they_get_alone(hundred, tmp_path):
-    """Whatever joins, leaves, is stopped or killed beside them. The seed is printed."""
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
-    strict = [write_spec(tmp_path / f"strict{n}.yaml", hundred, order=order, seed=n // 2, pipeline=pipeline, epochs=6, batch={"size": size})
+def strict_round(hundred, folder, chance):
+    strict = [write_spec(folder / f"strict{n}.yaml", hundred, order=order, seed=n // 2, pipeline=pipeline, epochs=6, batch={"size": size})
               for n, (order, pipeline, size) in enumerate([("strict", SMALL, 8), ("strict", LARGER, 8), ("strict", SMALL, 12),
                                                            ("sequential", FIXED, 10), ("strict", SMALL, 8)])]
     alone = []
     for n, spec in enumerate(strict):
-        with Server(tmp_path / f"alone{n}") as server, Probe(spec, server) as probe:
+        with Server(folder / f"alone{n}") as server, Probe(spec, server) as probe:
             alone.append(digest(everything(probe)))
-    others = [write_spec(tmp_path / f"other{n}.yaml", hundred, order=chance.choice(["shared", "strict"]), seed=n, epochs=None,
+    others = [write_spec(folder / f"other{n}.yaml", hundred, order=chance.choice(["shared", "strict"]), seed=n, epochs=None,
                          pipeline=chance.choice([SMALL, LARGER, FIXED]), batch={"size": chance.choice([4, 8, 20, 33])}) for n in range(6)]
-    with Server(tmp_path / "server", "--workers", chance.choice([1, 2, 5])) as server:
+    with Server(folder / "server", "--workers", chance.choice([1, 2, 5])) as server:
         probes = [Probe(spec, server) for spec in strict]
         got, going, guests = [[] for _ in probes], set(range(len(probes))), []
         while going:
@@ -159,6 +156,19 @@ def test_strict_tasks_get_the_bytes_that_they_get_alone(hundred, tmp_path):
             assert digest(batches) == alone[number], number
             probes[number].close()
         eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
+
+
+def test_strict_tasks_get_the_bytes_that_they_get_alone(hundred, tmp_path):
+    """Whatever joins, leaves, is stopped or killed beside them: half a minute of rounds. The seed is printed."""
+    seed = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 32)))
+    print("seed", seed)
+    chance = random.Random(seed)
+    until, number = time.monotonic() + 30 * SCALE, 0
+    while number == 0 or time.monotonic() < until:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        strict_round(hundred, folder, chance)
+        number += 1
 
 
 def test_branches_get_the_pixels_that_they_get_alone(hundred, tmp_path):
@@ -428,3 +438,29 @@ def test_a_rank_gives_up_its_part_of_an_epoch_alone(hundred, tmp_path):
             assert sorted(of_epoch(nexts[0], epoch) + of_epoch(nexts[1], epoch)) == list(range(100))
         for probe in probes:
             probe.close()
+
+
+# --- opening and closing -----------------------------------------------------------------------------------------------
+
+
+def test_tasks_open_and_close_without_end(hundred, tmp_path):
+    """500 in one process (10,000 in the long run), beside a task that stays: descriptors, threads and memory are as before."""
+    import forebay
+
+    def life(times):
+        for number in range(times):
+            with forebay.Loader(str(hundred), FIXED, batch_size=8, order=["shared", "strict"][number % 2], socket=server.socket, mode="running") as loader:
+                if number % 3:
+                    next(iter(loader))
+
+    def measured():
+        return descriptors(server.pid), descriptors(os.getpid()), len(os.listdir(f"/proc/{server.pid}/task")), server.status()["memory"]["used"]
+
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="shared", pipeline=FIXED, epochs=None, batch={"size": 8})
+    with Server(tmp_path / "server") as server, Probe(spec, server) as stays:
+        stays.batches(3)
+        life(20)
+        eventually(lambda: stays.batches(1) and len(server.status()["tasks"]) == 1)
+        before = measured()
+        life(int(500 * SCALE))
+        eventually(lambda: stays.batches(1) and all(now <= then for now, then in zip(measured(), before)))
