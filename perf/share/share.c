@@ -143,7 +143,7 @@ static instant look(void)
 /* Lets the tasks run until each is in the middle of its stream. */
 static void tasks_start(bool random_moments)
 {
-    uint64_t before[TASKS_MOST];
+    uint64_t before[TASKS_MOST] = {0};
     seat *first = &shared->seats[0];
     for (uint32_t i = 0; i < tasks; i++) {
         seat *at = &shared->seats[i];

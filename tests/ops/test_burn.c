@@ -73,6 +73,11 @@ Test(burn, looking_ahead_is_free)
     cr_assert_lt(cpu_us() - before, 1000000);
 }
 
+Test(burn, is_in_the_table_of_benchmarks_alone)
+{
+    cr_assert_eq(fby_op_find("burn") != NULL, FBY_BURN);
+}
+
 Test(burn, stands_among_the_ops_on_pictures)
 {
     int64_t us = 1;
