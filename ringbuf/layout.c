@@ -76,6 +76,7 @@ uint64_t fby_layout_hash(void)
         SIZE(fby_down_words),
         FIELD(fby_down_words, region),
         FIELD(fby_down_words, tail),
+        FIELD(fby_down_words, visits),
         FIELD(fby_down_words, parked),
         FIELD(fby_down_words, capacity),
         FIELD(fby_down_words, gone),

@@ -114,8 +114,9 @@ typedef enum fby_descriptor_flag {
 typedef struct fby_down_words {
     fby_region_header region;
     uint8_t pad0[FBY_CACHE_PAIR - sizeof(fby_region_header)];
-    uint32_t tail; /* free-running count of published descriptors; the client's futex word */
-    uint8_t pad1[FBY_CACHE_PAIR - 4];
+    uint32_t tail;   /* free-running count of published descriptors; the client's futex word */
+    uint32_t visits; /* visits of all ids that were drawn until then are below this */
+    uint8_t pad1[FBY_CACHE_PAIR - 8];
     uint32_t parked; /* 1 while the conductor sleeps or is about to: a return then writes the eventfd */
     uint8_t pad2[FBY_CACHE_PAIR - 4];
     uint32_t capacity; /* entries; a power of two */

@@ -7,6 +7,22 @@
 #include "kernels/dtype.h"
 #include "ringbuf/wait.h"
 
+fby_stream *fby_stream_unref(fby_stream *stream)
+{
+    return --stream->references ? NULL : stream;
+}
+
+void fby_stream_free(fby_stream *stream)
+{
+    if (!stream) return;
+    for (uint32_t i = 0; i < stream->mapped_count; i++) fby_region_close(&stream->mapped[i].segment);
+    free(stream->mapped);
+    fby_region_close(&stream->down);
+    fby_region_close(&stream->up);
+    if (stream->event_fd >= 0) close(stream->event_fd);
+    free(stream);
+}
+
 static void task_free(fby_task *task)
 {
     while (task->free_batches) {
@@ -19,13 +35,13 @@ static void task_free(fby_task *task)
         free(batch);
     }
     FBY_CRASH_POINT("client: freeing");
-    for (uint32_t i = 0; i < task->mapped_count; i++) fby_region_close(&task->mapped[i].segment);
-    free(task->mapped);
-    fby_region_close(&task->down);
-    fby_region_close(&task->up);
-    if (task->event_fd >= 0) close(task->event_fd);
+    fby_stream_free(task->stream);
     free(task->class_names);
     free(task->classes);
+    free(task->had);
+    free(task->name);
+    free(task->base);
+    free(task->spec);
     pthread_mutex_destroy(&task->lock);
     free(task);
 }
@@ -41,16 +57,20 @@ void fby_task_unref(fby_task *task)
 void fby_batch_drop(fby_batch *batch, bool was_held)
 {
     fby_task *task = batch->task;
+    fby_stream *stream = batch->stream;
     pthread_mutex_lock(&task->lock);
-    /* After a close too: the server keeps what a living client holds until it comes back. */
+    /* After a close too: the server keeps what a living client holds until it comes back. Where the server is
+     * lost, nobody reads it. */
     for (uint32_t i = 0; i < batch->extent_count; i++)
-        fby_returns_put(&task->returns, batch->extents[i].block << 16 | batch->extents[i].first,
+        fby_returns_put(&stream->returns, batch->extents[i].block << 16 | batch->extents[i].first,
                         batch->extents[i].generation);
     FBY_CRASH_POINT("client: before returns are published");
-    fby_returns_publish(&task->returns);
+    fby_returns_publish(&stream->returns);
     FBY_CRASH_POINT("client: returns published");
-    fby_wake_conductor(task->down.base, task->event_fd);
+    fby_wake_conductor(stream->down.base, stream->event_fd);
     FBY_CRASH_POINT("client: conductor woken");
+    stream = fby_stream_unref(stream);
+    batch->stream = NULL;
     if (was_held) task->held--;
     batch->extent_count = batch->piece_count = 0;
     batch->count = 0;
@@ -58,6 +78,7 @@ void fby_batch_drop(fby_batch *batch, bool was_held)
     task->free_batches = batch;
     bool last = --task->references == 0;
     pthread_mutex_unlock(&task->lock);
+    fby_stream_free(stream);
     if (last) task_free(task);
 }
 

@@ -166,6 +166,33 @@ void fby_connection_close(fby_connection *connection)
     fby_peer_close(&connection->peer);
 }
 
+int fby_connection_dial(fby_connection *out, const fby_address *address, int timeout_ms, fby_error *error)
+{
+    *out = (fby_connection){-1, {0, 0, -1}, false};
+    if (address->starts) {
+        char path[PATH_MAX];
+        const char *program = *address->program ? address->program : NULL;
+        int status = fby_embedded_start(path, program, timeout_ms, error);
+        if (status) return status;
+    }
+    return fby_connection_open(out, address->socket_path, timeout_ms, error);
+}
+
+/* Milliseconds that a lost server's successor is waited for. */
+static int reconnect_find(int32_t given, int *out, fby_error *error)
+{
+    *out = given < 0 ? 0 : given > 0 ? given : FBY_RECONNECT_MS;
+    const char *set = getenv("FOREBAY_RECONNECT");
+    if (given || !set || !*set) return 0;
+    char *end;
+    double seconds = strtod(set, &end);
+    if (*end || !(seconds >= 0 && seconds <= 1e6))
+        return fby_fail(error, FBY_EINVAL, "FOREBAY_RECONNECT is \"%s\": expected seconds, 0 to 1000000",
+                        set);
+    *out = (int)(seconds * 1000);
+    return 0;
+}
+
 int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *error)
 {
     *out = NULL;
@@ -184,7 +211,14 @@ int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *e
     fby_client *client = calloc(1, sizeof *client);
     if (!client) return fby_fail(error, FBY_ENOMEM, "no memory for a client");
     client->fork_generation = fby_fork_generation();
-    int status = FBY_ELOST;
+    char *socket_path = client->address.socket_path;
+    int status = reconnect_find(options.reconnect_ms, &client->address.reconnect_ms, error);
+    if (!status && options.server && strlen(options.server) >= PATH_MAX)
+        status =
+            fby_fail(error, FBY_EINVAL, "the server program's path is longer than %d bytes", PATH_MAX - 1);
+    if (status) goto out;
+    if (options.server) strcpy(client->address.program, options.server);
+    status = FBY_ELOST;
     if (options.mode != FBY_MODE_EMBEDDED) {
         bool named = options.socket || (getenv("FOREBAY_SOCKET") && *getenv("FOREBAY_SOCKET"));
         if (options.socket && strlen(options.socket) >= PATH_MAX) {
@@ -193,22 +227,23 @@ int fby_connect(fby_client **out, const fby_connect_options *given, fby_error *e
         }
         status = 0;
         if (options.socket)
-            strcpy(client->socket_path, options.socket);
+            strcpy(socket_path, options.socket);
         else
-            status = fby_paths_socket(client->socket_path, error);
-        if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
+            status = fby_paths_socket(socket_path, error);
+        if (!status) status = fby_connection_open(&client->connection, socket_path, timeout, error);
         /* A server that the caller named must be there; the default one may be absent. */
         if (status != FBY_ELOST || named || options.mode == FBY_MODE_RUNNING) goto out;
     }
     if (options.mode == FBY_MODE_FOUND) {
-        status = fby_embedded_path(client->socket_path, error);
-        if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
+        status = fby_embedded_path(socket_path, error);
+        if (!status) status = fby_connection_open(&client->connection, socket_path, timeout, error);
         goto out;
     }
     /* A server found at the end of its linger closes the door on us: elect the next. */
     for (int attempt = 0; attempt < 3; attempt++) {
-        status = fby_embedded_start(client->socket_path, options.server, timeout, error);
-        if (!status) status = fby_connection_open(&client->connection, client->socket_path, timeout, error);
+        status = fby_embedded_start(socket_path, options.server, timeout, error);
+        if (!status) status = fby_connection_open(&client->connection, socket_path, timeout, error);
+        client->address.starts = !status;
         if (status != FBY_ELOST) break;
     }
 out:
@@ -234,13 +269,11 @@ int32_t fby_client_pid(const fby_client *client)
     return client->connection.peer.pid;
 }
 
-int fby_client_status(fby_client *client, char **json, fby_error *error)
+/* Asks for the status; the document's descriptor, or a status. */
+static int status_ask(fby_client *client, fby_error *error)
 {
-    *json = NULL;
-    int status = fby_fork_check(client->fork_generation, error);
-    if (status) return status;
     fby_message request = fby_message_head(FBY_MESSAGE_STATUS, 0);
-    status = fby_connection_send(&client->connection, &request, sizeof request, error);
+    int status = fby_connection_send(&client->connection, &request, sizeof request, error);
     if (status) return status;
     union {
         fby_message head;
@@ -253,18 +286,35 @@ int fby_client_status(fby_client *client, char **json, fby_error *error)
                                      FBY_CONNECT_TIMEOUT_MS, error);
     while (got == FBY_EINTR);
     if (got < 0) return (int)got;
-    if (answer.head.type != FBY_MESSAGE_STATUS_REPLY || fd_count != 1) {
-        if (fd_count == 1) close(fds[0]);
-        return fby_fail(error, FBY_EPROTO, "the server answered a status request with something else");
+    if (answer.head.type == FBY_MESSAGE_STATUS_REPLY && fd_count == 1) return fds[0];
+    if (fd_count == 1) close(fds[0]);
+    return fby_fail(error, FBY_EPROTO, "the server answered a status request with something else");
+}
+
+int fby_client_status(fby_client *client, char **json, fby_error *error)
+{
+    *json = NULL;
+    int status = fby_fork_check(client->fork_generation, error);
+    if (status) return status;
+    int fd = status_ask(client, error);
+    if (fd == FBY_ELOST && client->address.reconnect_ms) {
+        /* Another one may have taken its place. */
+        fby_connection next;
+        if (!fby_connection_open(&next, client->address.socket_path, FBY_CONNECT_TIMEOUT_MS, NULL)) {
+            fby_connection_close(&client->connection);
+            client->connection = next;
+            fd = status_ask(client, error);
+        }
     }
-    off_t bytes = lseek(fds[0], 0, SEEK_END);
+    if (fd < 0) return fd;
+    off_t bytes = lseek(fd, 0, SEEK_END);
     char *text = bytes >= 0 ? malloc((size_t)bytes + 1) : NULL;
-    if (!text || pread(fds[0], text, (size_t)bytes, 0) != bytes) {
+    bool whole = text && pread(fd, text, (size_t)bytes, 0) == bytes;
+    close(fd);
+    if (!whole) {
         free(text);
-        close(fds[0]);
         return fby_fail(error, FBY_EIO, "can't read the server's status");
     }
-    close(fds[0]);
     text[bytes] = 0;
     *json = text;
     return 0;

@@ -11,7 +11,7 @@
 #include "ringbuf/region.h"
 #include "ringbuf/spsc.h"
 
-enum { FBY_CONNECT_TIMEOUT_MS = 10000 };
+enum { FBY_CONNECT_TIMEOUT_MS = 10000, FBY_RECONNECT_MS = 30000 };
 
 /* Counts the forks between the library's loading and now, as seen by this process; a handle made at another
  * count is a parent's. */
@@ -25,15 +25,25 @@ typedef struct fby_connection {
     bool embedded;
 } fby_connection;
 
+/* Where a client's server is found, and again where it is lost. */
+typedef struct fby_address {
+    char socket_path[PATH_MAX];
+    char program[PATH_MAX]; /* to start; "": whatever is found */
+    bool starts;            /* an embedded server is started where none is */
+    int reconnect_ms;       /* how long a lost one's successor is waited for; 0: not at all */
+} fby_address;
+
 struct fby_client {
     uint32_t fork_generation;
     fby_connection connection;
-    char socket_path[PATH_MAX];
+    fby_address address;
 };
 
 /* Connects to `path` and exchanges HELLO and WELCOME. */
 int fby_connection_open(fby_connection *out, const char *path, int timeout_ms, fby_error *error);
 void fby_connection_close(fby_connection *connection);
+/* The same with the server of an address, which is started where it is an embedded one and isn't there. */
+int fby_connection_dial(fby_connection *out, const fby_address *address, int timeout_ms, fby_error *error);
 /* FBY_ELOST with the server's pid and, where known, its signal. */
 int fby_connection_lost(const fby_connection *connection, fby_error *error);
 /* Waits for one message of at most `bytes`; *fd_count in: room, out: number. Returns its bytes or a negative
@@ -53,8 +63,22 @@ typedef struct fby_mapped {
     fby_region segment;
 } fby_mapped;
 
+/* What a server gave a task: its rings and its segments. A task whose server is lost gets another one from
+ * the next server; the old one goes with the last batch of it. */
+typedef struct fby_stream {
+    uint32_t references; /* under the task's lock: the task's own, and each batch's */
+    int event_fd;
+    fby_region down, up;
+    fby_mapped *mapped; /* segments, as their blocks turned up */
+    uint32_t mapped_count;
+    uint32_t gone; /* as last seen in the down region */
+    fby_delivery_reader reader;
+    fby_returns_writer returns; /* under the task's lock */
+} fby_stream;
+
 struct fby_batch {
     fby_task *task;
+    fby_stream *stream;
     fby_batch *next_free;
     uint64_t epoch, index;
     bool last;
@@ -71,16 +95,21 @@ struct fby_batch {
     uint32_t *flags;
 };
 
+/* A task's tie to its server. */
+typedef enum fby_tie {
+    FBY_TIE_HELD,
+    FBY_TIE_LOST,   /* the next server is looked for */
+    FBY_TIE_OPENING /* it was found, and asked to go on with the task */
+} fby_tie;
+
+enum { FBY_RECONNECTS = 5 }; /* a minute */
+
 struct fby_task {
     uint32_t fork_generation;
     fby_connection connection;
-    int event_fd;
-    fby_region down, up;
-    fby_mapped *mapped; /* segments, as their blocks turned up */
-    uint32_t mapped_count;
-    uint32_t gone; /* as last seen in the down region */
-    fby_delivery_reader reader;
+    fby_stream *stream;
     fby_task_info info;
+    fby_task_identity identity;
     uint64_t spin_ns;
     char *class_names; /* NUL-terminated, one after the other */
     const char **classes;
@@ -95,14 +124,62 @@ struct fby_task {
     fby_error failure; /* sticky, where code != 0 */
     fby_error told;    /* why the task has failed, where its descriptor is still to come */
 
+    /* What the caller got so far: the state. */
+    uint64_t had_epoch, had_samples; /* as in fby_state_head */
+    uint64_t *had;                   /* shared order: bitmap of its ids */
+    uint32_t visits;                 /* of servers before this one's */
+
+    /* How it is opened again where its server is lost. */
+    fby_address address;
+    char *name, *base, *spec;
+    uint32_t rank;
+    fby_tie tie;
+    fby_error lost;                    /* why it isn't held */
+    uint64_t lost_ns;                  /* since when */
+    uint64_t tries_ns[FBY_RECONNECTS]; /* when it was opened again, or a server started: the latest */
+    uint32_t tries;
+
     /* Shared with whatever thread releases a batch. */
     pthread_mutex_t lock;
-    fby_returns_writer returns;
     fby_batch *free_batches;
     uint32_t references; /* the handle and every batch under way or held */
     uint32_t held;       /* batches that the caller holds */
     bool closed;
 };
+
+/* --- task.c --- */
+
+/* Asks the task's server to open it: at its beginning, or where `state` says. */
+int fby_task_ask(fby_task *task, const fby_state_head *state, fby_error *error);
+/* What came as an answer. 1: the task is open; 0: how far it is; or a status. */
+int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *done, fby_error *error);
+/* Remembers a failure for good: every further call repeats it. */
+int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *error);
+
+/* --- state.c --- */
+
+/* Makes room for what the caller will have had, from where `state` says (NULL: the beginning). */
+int fby_had_begin(fby_task *task, const fby_state_head *state, fby_error *error);
+/* The caller gets a batch. */
+void fby_had_add(fby_task *task, const fby_batch *batch);
+/* It gives up the rest of the epoch that it is in. */
+void fby_had_leave(fby_task *task, uint64_t next);
+/* malloc'd; NULL without memory. */
+fby_state_head *fby_had_state(fby_task *task);
+
+/* --- reconnect.c --- */
+
+/* The server is gone. 0: the next one is to be looked for; or FBY_ELOST
+ * for good. */
+int fby_task_lose(fby_task *task, fby_error *error);
+/* Looks for it until the deadline. 0: the task goes on. FBY_ETIMEDOUT and FBY_EINTR: call again. */
+int fby_task_tie(fby_task *task, uint64_t deadline_ns, fby_error *error);
+
+/* --- batch.c --- */
+
+/* Under the task's lock. Returns the stream if that was its last reference, for fby_stream_free outside. */
+fby_stream *fby_stream_unref(fby_stream *stream);
+void fby_stream_free(fby_stream *stream);
 
 /* Drops one reference to a task; the last frees it. */
 void fby_task_unref(fby_task *task);

@@ -1,7 +1,9 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,20 +60,40 @@ static int base_find(char *out, const char *given, const char *spec_path, fby_er
     return 0;
 }
 
-static int open_send(fby_task *task, const char *name, const char *base, const char *spec, uint32_t rank,
-                     fby_error *error)
+/* A copy of the state that its reader can rely on not to change; or a negative status. */
+static int state_memfd(const fby_state_head *state, fby_error *error)
 {
-    fby_open message = {.name_bytes = (uint32_t)strlen(name),
-                        .base_bytes = (uint32_t)strlen(base),
-                        .spec_bytes = (uint32_t)strlen(spec),
-                        .rank = rank};
+    int fd = memfd_create("forebay-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return fby_fail(error, FBY_EIO, "a memfd for the state: %s", strerror(errno));
+    for (uint64_t at = 0; at < state->bytes;) {
+        ssize_t written = write(fd, (const char *)state + at, state->bytes - at);
+        if (written <= 0 && errno != EINTR) {
+            close(fd);
+            return fby_fail(error, FBY_ENOMEM, "no memory for a copy of the state: %llu bytes",
+                            (unsigned long long)state->bytes);
+        }
+        if (written > 0) at += (uint64_t)written;
+    }
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    return fd;
+}
+
+int fby_task_ask(fby_task *task, const fby_state_head *state, fby_error *error)
+{
+    fby_open message = {.name_bytes = (uint32_t)strlen(task->name),
+                        .base_bytes = (uint32_t)strlen(task->base),
+                        .spec_bytes = (uint32_t)strlen(task->spec),
+                        .rank = task->rank};
     message.head =
         fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes + message.spec_bytes);
     struct iovec parts[] = {{&message, sizeof message},
-                            {(void *)name, message.name_bytes},
-                            {(void *)base, message.base_bytes},
-                            {(void *)spec, message.spec_bytes}};
-    int status = fby_fdpass_send(task->connection.socket, parts, 4, NULL, 0, error);
+                            {task->name, message.name_bytes},
+                            {task->base, message.base_bytes},
+                            {task->spec, message.spec_bytes}};
+    int fd = state ? state_memfd(state, error) : -1;
+    if (state && fd < 0) return fd;
+    int status = fby_fdpass_send(task->connection.socket, parts, 4, &fd, state ? 1 : 0, error);
+    if (fd >= 0) close(fd);
     return status == FBY_ECLOSED ? fby_connection_lost(&task->connection, error) : status;
 }
 
@@ -109,41 +131,57 @@ static int samples_fit(const fby_opened *opened, fby_error *error)
     return 0;
 }
 
-/* Takes over what OPENED brought; `fds` are closed or owned by the task afterwards. */
-static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int fd_count, fby_error *error)
+/* Rings of what OPENED brought; `fds` are closed or the stream's afterwards. */
+static int stream_open(fby_stream **out, const fby_opened *opened, const int *fds, fby_error *error)
 {
-    int status = 0;
-    int expected = FBY_OPENED_FDS + (opened->classes > 0);
-    if (fd_count != expected || opened->dimensions > 4 || !opened->batch || !opened->window) {
-        for (int i = 0; i < fd_count; i++) close(fds[i]);
-        if (fd_count != expected)
-            return fby_fail(error, FBY_EPROTO,
-                            "the server opened the task with %d descriptors, where %d were expected",
-                            fd_count, expected);
-        return fby_fail(
-            error, FBY_EPROTO,
-            "the server opened a task with batches of %u, a window of %u and samples of %u dimensions",
-            opened->batch, opened->window, opened->dimensions);
+    fby_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) {
+        for (int i = 0; i < FBY_OPENED_FDS; i++) close(fds[i]);
+        return fby_fail(error, FBY_ENOMEM, "no memory for a task");
     }
-    task->event_fd = fds[2];
-    status = fby_region_map(&task->down, fds[0], FBY_REGION_DOWN, error);
+    stream->references = 1;
+    stream->event_fd = fds[2];
+    int status = fby_region_map(&stream->down, fds[0], FBY_REGION_DOWN, error);
     FBY_CRASH_POINT("client: down mapped");
-    int next = fby_region_map(&task->up, fds[1], FBY_REGION_UP, status ? NULL : error);
+    int next = fby_region_map(&stream->up, fds[1], FBY_REGION_UP, status ? NULL : error);
     status = status ? status : next;
-    if (!status) status = samples_fit(opened, error);
     if (!status)
-        status =
-            fby_delivery_reader_init(&task->reader, task->down.base, task->down.bytes, task->up.base, error);
+        status = fby_delivery_reader_init(&stream->reader, stream->down.base, stream->down.bytes,
+                                          stream->up.base, error);
     if (!status)
-        status = fby_returns_writer_init(&task->returns, task->up.base, task->up.bytes,
+        status = fby_returns_writer_init(&stream->returns, stream->up.base, stream->up.bytes,
                                          opened->return_capacity, error);
-    if (opened->classes) {
-        if (!status) status = classes_read(task, fds[3], opened->classes, error);
-        close(fds[3]);
+    if (status) {
+        fby_stream_free(stream);
+        return status;
     }
-    task->spin_ns = opened->spin_ns;
-    task->least_epoch = opened->first_epoch;
-    task->epoch = task->coming_epoch = opened->first_epoch;
+    *out = stream;
+    return 0;
+}
+
+/* A task that was opened before gets what it got then, from where it stands. */
+static int same_task(const fby_task *task, const fby_opened *opened, fby_error *error)
+{
+    const fby_task_info *info = &task->info;
+    bool same = !memcmp(&opened->identity, &task->identity, sizeof task->identity) &&
+                opened->samples == info->samples && opened->batches == info->batches &&
+                opened->epochs == info->epochs && opened->batch == info->batch &&
+                opened->element == info->element && opened->channels_last == info->channels_last &&
+                opened->dimensions == info->dimensions && opened->sample_bytes == info->sample_bytes &&
+                opened->classes == info->classes && !memcmp(opened->shape, info->shape, sizeof info->shape);
+    if (!same) return fby_fail(error, FBY_EPROTO, "the next server made another task of its spec");
+    const fby_state_head had = {.epoch = task->had_epoch, .position = task->had_samples};
+    uint64_t epoch, position = fby_state_next(&had, info->samples, &epoch);
+    if (opened->first_epoch != epoch || opened->position != position)
+        return fby_fail(error, FBY_EPROTO,
+                        "the next server goes on at sample %llu of epoch %llu, not at %llu of %llu",
+                        (unsigned long long)opened->position, (unsigned long long)opened->first_epoch,
+                        (unsigned long long)position, (unsigned long long)epoch);
+    return 0;
+}
+
+static void info_take(fby_task *task, const fby_opened *opened)
+{
     fby_task_info *info = &task->info;
     info->size = sizeof *info;
     info->dataset = opened->dataset;
@@ -159,11 +197,53 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     info->classes = opened->classes;
     info->sample_bytes = opened->sample_bytes;
     info->shared_bytes = opened->shared_bytes;
+    task->identity = opened->identity;
     task->ranks = opened->ranks;
-    return status;
 }
 
-static int opened_wait(fby_task *task, const fby_task_options *options, fby_error *error)
+/* Takes over what OPENED brought; `fds` are closed or owned by the task afterwards. */
+static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int fd_count, fby_error *error)
+{
+    int expected = FBY_OPENED_FDS + (opened->classes > 0);
+    if (fd_count != expected || opened->dimensions > 4 || !opened->batch || !opened->window) {
+        for (int i = 0; i < fd_count; i++) close(fds[i]);
+        if (fd_count != expected)
+            return fby_fail(error, FBY_EPROTO,
+                            "the server opened the task with %d descriptors, where %d were expected",
+                            fd_count, expected);
+        return fby_fail(
+            error, FBY_EPROTO,
+            "the server opened a task with batches of %u, a window of %u and samples of %u dimensions",
+            opened->batch, opened->window, opened->dimensions);
+    }
+    bool again = task->stream;
+    fby_stream *stream = NULL;
+    int status = stream_open(&stream, opened, fds, error);
+    if (!status) status = samples_fit(opened, error);
+    if (!status && again) status = same_task(task, opened, error);
+    if (opened->classes) {
+        if (!status && !again) status = classes_read(task, fds[3], opened->classes, error);
+        close(fds[3]);
+    }
+    if (status) {
+        fby_stream_free(stream);
+        return status;
+    }
+    if (!again) info_take(task, opened);
+    pthread_mutex_lock(&task->lock);
+    fby_stream *before = task->stream ? fby_stream_unref(task->stream) : NULL;
+    task->stream = stream;
+    pthread_mutex_unlock(&task->lock);
+    fby_stream_free(before); /* its batches that are held keep it */
+    task->spin_ns = opened->spin_ns;
+    task->least_epoch = task->epoch = task->coming_epoch = opened->first_epoch;
+    task->coming_batch = opened->position / opened->batch;
+    task->under_way = opened->position > 0;
+    task->told = (fby_error)FBY_ERROR_INIT;
+    return 0;
+}
+
+int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *done, fby_error *error)
 {
     union {
         fby_message head;
@@ -171,27 +251,80 @@ static int opened_wait(fby_task *task, const fby_task_options *options, fby_erro
         fby_progress_message progress;
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
     } answer;
+    int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
+    int64_t got =
+        fby_connection_receive(&task->connection, &answer, sizeof answer, fds, &fd_count, timeout_ms, error);
+    if (got < 0) return (int)got;
+    FBY_CRASH_POINT("client: opened received");
+    if (answer.head.type == FBY_MESSAGE_OPENED && got == sizeof answer.opened) {
+        int status = opened_take(task, &answer.opened, fds, fd_count, error);
+        return status ? status : 1;
+    }
+    for (int i = 0; i < fd_count; i++) close(fds[i]);
+    if (answer.head.type != FBY_MESSAGE_PROGRESS || got != sizeof answer.progress)
+        return fby_fail(error, FBY_EPROTO, "the server answered the opening of a task with message %u",
+                        answer.head.type);
+    *found = answer.progress.found;
+    *done = answer.progress.done;
+    return 0;
+}
+
+/* Opening isn't a wait that a caller can resume: only a progress callback ends it early. */
+static int opened_wait(fby_task *task, const fby_task_options *options, fby_error *error)
+{
     for (;;) {
-        int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
-        int64_t got =
-            fby_connection_receive(&task->connection, &answer, sizeof answer, fds, &fd_count, -1, error);
-        /* Opening isn't a wait that a caller can resume: only a progress callback ends it early. */
-        if (got == FBY_EINTR) {
-            if (options->progress && !options->progress(options->user, 0, 0)) return (int)got;
-            continue;
-        }
-        if (got < 0) return (int)got;
-        FBY_CRASH_POINT("client: opened received");
-        if (answer.head.type == FBY_MESSAGE_OPENED && got == sizeof answer.opened)
-            return opened_take(task, &answer.opened, fds, fd_count, error);
-        for (int i = 0; i < fd_count; i++) close(fds[i]);
-        if (answer.head.type != FBY_MESSAGE_PROGRESS || got != sizeof answer.progress)
-            return fby_fail(error, FBY_EPROTO, "the server answered the opening of a task with message %u",
-                            answer.head.type);
-        if (options->progress &&
-            !options->progress(options->user, answer.progress.found, answer.progress.done))
+        uint64_t found = 0, done = 0;
+        int status = fby_task_answer(task, -1, &found, &done, error);
+        if (status == 1) return 0;
+        if (status && status != FBY_EINTR) return status;
+        if (options->progress && !options->progress(options->user, found, done))
             return fby_fail(error, FBY_EINTR, "opening the task was given up by the caller");
     }
+}
+
+/* The given state, aligned, or NULL; checked as far as it can be without the task. */
+static int state_copy(fby_state_head **out, const fby_task_options *options, fby_error *error)
+{
+    *out = NULL;
+    if (!options->state) return 0;
+    fby_state_head *state = malloc(options->state_bytes ? options->state_bytes : 1);
+    if (!state) return fby_fail(error, FBY_ENOMEM, "no memory for a state");
+    memcpy(state, options->state, options->state_bytes);
+    int status = fby_state_check(state, options->state_bytes, error);
+    if (status) {
+        free(state);
+        return status;
+    }
+    *out = state;
+    return 0;
+}
+
+/* A connection of the task's own, to its client's server, or to the next one. */
+static int task_connect(fby_task *task, fby_error *error)
+{
+    int status =
+        fby_connection_open(&task->connection, task->address.socket_path, FBY_CONNECT_TIMEOUT_MS, error);
+    if (status == FBY_ELOST && task->address.starts)
+        status = fby_connection_dial(&task->connection, &task->address, FBY_CONNECT_TIMEOUT_MS, error);
+    return status;
+}
+
+/* What is asked for, kept for the next server. */
+static int request_set(fby_task *task, const fby_task_options *options, fby_error *error)
+{
+    char base[PATH_MAX];
+    int status = base_find(base, options->base, options->spec_path, error);
+    if (!status && options->spec_path) status = text_read(&task->spec, options->spec_path, error);
+    if (status) return status;
+    if (options->spec && strlen(options->spec) > SPEC_MOST)
+        return fby_fail(error, FBY_EINVAL, "the spec is longer than %d bytes", SPEC_MOST);
+    if (options->spec) task->spec = strdup(options->spec);
+    const char *name = options->name ? options->name : options->spec_path ? options->spec_path : "spec";
+    if (strlen(name) > 1024) name += strlen(name) - 1024;
+    task->name = strdup(name);
+    task->base = strdup(base);
+    if (!task->spec || !task->name || !task->base) return fby_fail(error, FBY_ENOMEM, "no memory for a task");
+    return 0;
 }
 
 int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *given, fby_error *error)
@@ -206,27 +339,23 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
     if (!options.spec_path == !options.spec)
         return fby_fail(error, FBY_EINVAL, "fby_task_options: set either spec_path or spec");
 
-    char base[PATH_MAX], *text = NULL;
+    fby_state_head *state = NULL;
     fby_task *task = calloc(1, sizeof *task);
     if (!task) return fby_fail(error, FBY_ENOMEM, "no memory for a task");
     pthread_mutex_init(&task->lock, NULL);
     task->fork_generation = client->fork_generation;
     task->references = 1;
-    task->event_fd = task->down.fd = task->up.fd = -1;
     task->connection = (fby_connection){-1, {0, 0, -1}, false};
-    status = base_find(base, options.base, options.spec_path, error);
-    if (!status && options.spec_path) status = text_read(&text, options.spec_path, error);
-    const char *spec = text ? text : options.spec;
-    if (!status && strlen(spec) > SPEC_MOST)
-        status = fby_fail(error, FBY_EINVAL, "the spec is longer than %d bytes", SPEC_MOST);
-    const char *name = options.name ? options.name : options.spec_path ? options.spec_path : "spec";
-    if (!status && strlen(name) > 1024) name += strlen(name) - 1024;
-    if (!status)
-        status = fby_connection_open(&task->connection, client->socket_path, FBY_CONNECT_TIMEOUT_MS, error);
-    if (!status) status = open_send(task, name, base, spec, options.rank, error);
+    task->address = client->address;
+    task->rank = options.rank;
+    status = request_set(task, &options, error);
+    if (!status) status = state_copy(&state, &options, error);
+    if (!status) status = task_connect(task, error);
+    if (!status) status = fby_task_ask(task, state, error);
     FBY_CRASH_POINT("client: open sent");
     if (!status) status = opened_wait(task, &options, error);
-    free(text);
+    if (!status) status = fby_had_begin(task, state, error);
+    free(state);
     if (status) {
         fby_connection_close(&task->connection);
         fby_task_unref(task);
@@ -304,14 +433,15 @@ static fby_batch *batch_new(fby_task *task)
     }
     batch->extent_count = batch->piece_count = 0;
     batch->count = 0;
+    batch->stream = task->stream;
     pthread_mutex_lock(&task->lock);
+    task->stream->references++;
     task->references++;
     pthread_mutex_unlock(&task->lock);
     return batch;
 }
 
-/* Remembers a failure for good: every further call repeats it. */
-static int fail_for_good(fby_task *task, int status, const fby_error *why, fby_error *error)
+int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *error)
 {
     task->failure = *why;
     task->failure.code = status;
@@ -329,7 +459,7 @@ static bool failure_read(const fby_failed *failed, int64_t bytes, fby_error *why
     return true;
 }
 
-/* The descriptor said that the task failed: the reason was sent before. */
+/* The descriptor said that the task failed: the reason was sent before. FBY_ELOST isn't for good. */
 static int failure_receive(fby_task *task, fby_error *error)
 {
     union {
@@ -340,16 +470,17 @@ static int failure_receive(fby_task *task, fby_error *error)
     int64_t got;
     if (task->told.code) {
         why = task->told;
-        return fail_for_good(task, why.code, &why, error);
+        return fby_task_fail(task, why.code, &why, error);
     }
     do
         got = fby_connection_receive(&task->connection, &message, sizeof message, NULL, NULL,
                                      FBY_CONNECT_TIMEOUT_MS, &why);
     while (got == FBY_EINTR);
-    if (got < 0) return fail_for_good(task, (int)got, &why, error);
+    if (got == FBY_ELOST) return FBY_ELOST;
+    if (got < 0) return fby_task_fail(task, (int)got, &why, error);
     if (!failure_read(&message.failed, got, &why))
         fby_fail(&why, FBY_EPROTO, "the server said that the task failed, but not why");
-    return fail_for_good(task, why.code, &why, error);
+    return fby_task_fail(task, why.code, &why, error);
 }
 
 /* --- segments
@@ -424,26 +555,28 @@ static int segment_receive(fby_task *task, uint32_t block, fby_region *out, fby_
 /* The segment of a block, mapped on first sight; NULL with the reason where that can't be. */
 static const fby_region *segment_of(fby_task *task, uint32_t block, int *status, fby_error *error)
 {
-    for (uint32_t i = 0; i < task->mapped_count; i++)
-        if (task->mapped[i].block == block) return &task->mapped[i].segment;
-    fby_mapped *larger = realloc(task->mapped, (task->mapped_count + 1) * sizeof *larger);
+    fby_stream *stream = task->stream;
+    for (uint32_t i = 0; i < stream->mapped_count; i++)
+        if (stream->mapped[i].block == block) return &stream->mapped[i].segment;
+    fby_mapped *larger = realloc(stream->mapped, (stream->mapped_count + 1) * sizeof *larger);
     if (!larger) {
         *status = fby_fail(error, FBY_ENOMEM, "no memory for a segment's bookkeeping");
         return NULL;
     }
-    task->mapped = larger;
+    stream->mapped = larger;
     fby_region segment;
     *status = segment_receive(task, block, &segment, error);
     if (*status) return NULL;
-    task->mapped[task->mapped_count] = (fby_mapped){block, segment};
-    return &task->mapped[task->mapped_count++].segment;
+    stream->mapped[stream->mapped_count] = (fby_mapped){block, segment};
+    return &stream->mapped[stream->mapped_count++].segment;
 }
 
 /* Unmaps what the server has given up. It did so only once all of it had come back: no batch lies there. */
 static int segments_forget(fby_task *task, fby_error *error)
 {
-    uint32_t gone = fby_load_relaxed_u32(&((const fby_down_words *)task->down.base)->gone); /* a hint */
-    if (gone == task->gone) return 0;
+    fby_stream *stream = task->stream;
+    uint32_t gone = fby_load_relaxed_u32(&((const fby_down_words *)stream->down.base)->gone); /* a hint */
+    if (gone == stream->gone) return 0;
     const fby_message question = fby_message_head(FBY_MESSAGE_BLOCKS, 0);
     segment_answer answer;
     int fd_count = 0;
@@ -453,19 +586,19 @@ static int segments_forget(fby_task *task, fby_error *error)
         answer.blocks.count > FBY_BLOCKS_MOST)
         return fby_fail(error, FBY_EPROTO,
                         "the server answered the question for its blocks with something else");
-    task->gone = gone;
+    stream->gone = gone;
     FBY_CRASH_POINT("client: blocks received");
-    for (uint32_t i = 0; i < task->mapped_count;) {
+    for (uint32_t i = 0; i < stream->mapped_count;) {
         bool there = false;
         for (uint32_t k = 0; k < answer.blocks.count && !there; k++)
-            there = answer.blocks.blocks[k] == task->mapped[i].block;
+            there = answer.blocks.blocks[k] == stream->mapped[i].block;
         if (there) {
             i++;
             continue;
         }
-        fby_region_close(&task->mapped[i].segment);
+        fby_region_close(&stream->mapped[i].segment);
         FBY_CRASH_POINT("client: segment unmapped");
-        task->mapped[i] = task->mapped[--task->mapped_count];
+        stream->mapped[i] = stream->mapped[--stream->mapped_count];
     }
     return 0;
 }
@@ -523,11 +656,12 @@ static int batch_number(fby_task *task, fby_batch *batch, const fby_descriptor *
     return 0;
 }
 
-/* Takes what is in the ring: 1 with a whole batch in *out, 0 where more must come, or a status. */
+/* Takes what is in the ring: 1 with a whole batch in *out, 0 where more must come, or a status. FBY_ELOST:
+ * what is there can't be had any more. */
 static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
 {
     fby_descriptor descriptor;
-    while (fby_delivery_take(&task->reader, &descriptor, TAKE_MOST)) {
+    while (fby_delivery_take(&task->stream->reader, &descriptor, TAKE_MOST)) {
         FBY_CRASH_POINT("client: descriptor taken");
         if (descriptor.flags & FBY_DESCRIPTOR_ERROR) return failure_receive(task, error);
         if (descriptor.flags & FBY_DESCRIPTOR_END) {
@@ -538,14 +672,15 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         if (!task->assembling) {
             fby_error why = FBY_ERROR_INIT;
             fby_fail(&why, FBY_ENOMEM, "no memory for a batch's bookkeeping");
-            return fail_for_good(task, FBY_ENOMEM, &why, error);
+            return fby_task_fail(task, FBY_ENOMEM, &why, error);
         }
         fby_error why = FBY_ERROR_INIT;
         int status = extent_add(task, &descriptor, &why);
-        if (status) return fail_for_good(task, status, &why, error);
+        if (status == FBY_ELOST) return status;
+        if (status) return fby_task_fail(task, status, &why, error);
         if (!(descriptor.flags & FBY_DESCRIPTOR_LAST)) continue;
         status = batch_number(task, task->assembling, &descriptor, &why);
-        if (status) return fail_for_good(task, status, &why, error);
+        if (status) return fby_task_fail(task, status, &why, error);
         fby_batch *batch = task->assembling;
         task->assembling = NULL;
         FBY_CRASH_POINT("client: batch whole");
@@ -558,6 +693,7 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         pthread_mutex_unlock(&task->lock);
         task->under_way = !batch->last;
         task->epoch = batch->epoch;
+        fby_had_add(task, batch);
         *out = batch;
         return 1;
     }
@@ -590,17 +726,36 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                         "all %u batches of the window are held, so no further one can come: release a batch "
                         "first, copy what must be kept, or raise `window`",
                         task->info.window);
+    if (task->tie == FBY_TIE_HELD) {
+        fby_error forgetting = FBY_ERROR_INIT;
+        status = segments_forget(task, &forgetting);
+        if (status && status != FBY_ELOST) return fby_task_fail(task, status, &forgetting, error);
+    }
     uint64_t started = 0, deadline = UINT64_MAX;
     for (;;) {
-        status = batch_take(task, out, error);
-        if (status) return status > 0 ? 0 : status;
+        bool gone = false;
+        if (task->tie == FBY_TIE_HELD) {
+            status = batch_take(task, out, error);
+            if (status > 0) return 0;
+            if (status && status != FBY_ELOST) return status;
+            gone = status == FBY_ELOST;
+        }
         /* What the wait compares is the ring as it was left: descriptors of a given-up epoch may have gone
          * by. */
-        uint32_t seen = task->reader.head;
+        uint32_t seen = task->stream->reader.head;
         uint64_t now = fby_now_ns();
         if (!started) {
             started = now;
             if (timeout_ns >= 0) deadline = now + (uint64_t)timeout_ns;
+        }
+        if (gone) {
+            status = fby_task_lose(task, error);
+            if (status) return status;
+        }
+        if (task->tie != FBY_TIE_HELD) {
+            status = fby_task_tie(task, deadline, error);
+            if (status) return status;
+            continue;
         }
         if (now >= deadline)
             return fby_fail(error, FBY_ETIMEDOUT,
@@ -613,23 +768,51 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
          * window. The fence stands between the ring's head, which says so, and the look at the sleeper's
          * flag. */
         fby_fence_seq_cst();
-        fby_wake_conductor(task->down.base, task->event_fd);
+        fby_wake_conductor(task->stream->down.base, task->stream->event_fd);
         uint64_t until = now + LOOK_AFTER_NS < deadline ? now + LOOK_AFTER_NS : deadline;
         fby_wait_result result =
-            fby_wait_delivery(task->down.base, task->up.base, seen, task->spin_ns, until);
+            fby_wait_delivery(task->stream->down.base, task->stream->up.base, seen, task->spin_ns, until);
         FBY_CRASH_POINT("client: waited");
         if (result == FBY_WAIT_READY) continue;
         if (server_gone(task)) {
             /* What it delivered before its end still counts. */
             status = batch_take(task, out, error);
-            if (status) return status > 0 ? 0 : status;
-            fby_error why = FBY_ERROR_INIT;
-            fby_connection_lost(&task->connection, &why);
-            return fail_for_good(task, FBY_ELOST, &why, error);
+            if (status > 0) return 0;
+            if (status && status != FBY_ELOST) return status;
+            status = fby_task_lose(task, error);
+            if (status) return status;
+            continue;
         }
         if (result == FBY_WAIT_INTERRUPTED)
             return fby_fail(error, FBY_EINTR, "a signal arrived while waiting for a batch");
     }
+}
+
+/* The epoch of the last batch ends here; the server knows, or will be told with the state. */
+static int epoch_leave(fby_task *task, uint64_t next, fby_error *error)
+{
+    task->under_way = false;
+    task->least_epoch = next;
+    fby_had_leave(task, next);
+    if (task->assembling && task->ranks == 1) {
+        fby_batch_drop(task->assembling, false);
+        task->assembling = NULL;
+    }
+    if (!task->info.epochs || next < task->info.epochs) return 0;
+    task->ended = true;
+    return fby_fail(error, FBY_EEND, "the last epoch is over");
+}
+
+/* Without a server. One that was asked to go on in this epoch is left again. */
+static int abandon_alone(fby_task *task, fby_error *error)
+{
+    if (task->tie == FBY_TIE_HELD) {
+        int status = fby_task_lose(task, error);
+        if (status) return status;
+    }
+    fby_connection_close(&task->connection);
+    task->tie = FBY_TIE_LOST;
+    return epoch_leave(task, task->epoch + 1, error);
 }
 
 int fby_task_abandon(fby_task *task, fby_error *error)
@@ -641,15 +824,12 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         return task->failure.code;
     }
     if (!task->under_way) return 0;
-    if (task->ranks > 1) { /* the others go on with it: what still comes of it is given back unseen */
-        task->under_way = false;
-        task->least_epoch = task->epoch + 1;
-        if (!task->info.epochs || task->least_epoch < task->info.epochs) return 0;
-        task->ended = true;
-        return fby_fail(error, FBY_EEND, "the last epoch is over");
-    }
+    if (task->tie != FBY_TIE_HELD) return abandon_alone(task, error);
+    /* Of several ranks the others go on with it: what still comes of it is given back unseen. */
+    if (task->ranks > 1) return epoch_leave(task, task->epoch + 1, error);
     fby_epoch_message message = {fby_message_head(FBY_MESSAGE_ABANDON, 0), task->epoch};
     status = fby_connection_send(&task->connection, &message, sizeof message, error);
+    if (status == FBY_ELOST) return abandon_alone(task, error);
     if (status) return status;
     union {
         fby_epoch_message epoch;
@@ -662,23 +842,14 @@ int fby_task_abandon(fby_task *task, fby_error *error)
         got = fby_connection_receive(&task->connection, &answer, sizeof answer, NULL, NULL,
                                      FBY_CONNECT_TIMEOUT_MS, &why);
     while (got == FBY_EINTR);
-    if (got == FBY_EEND) {
-        task->ended = true;
-        if (error) *error = why;
-        return FBY_EEND;
-    }
+    if (got == FBY_ELOST) return abandon_alone(task, error);
+    if (got == FBY_EEND) return epoch_leave(task, task->info.epochs, error);
     if (got < 0)
-        return fail_for_good(task, (int)got, &why,
+        return fby_task_fail(task, (int)got, &why,
                              error); /* an answer that came later would be taken for another's */
-    if (failure_read(&answer.failed, got, &why)) return fail_for_good(task, why.code, &why, error);
+    if (failure_read(&answer.failed, got, &why)) return fby_task_fail(task, why.code, &why, error);
     FBY_CRASH_POINT("client: abandoned answered");
     if (answer.epoch.head.type != FBY_MESSAGE_ABANDONED || got != sizeof answer.epoch)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");
-    task->under_way = false;
-    task->least_epoch = answer.epoch.epoch;
-    if (task->assembling) {
-        fby_batch_drop(task->assembling, false);
-        task->assembling = NULL;
-    }
-    return 0;
+    return epoch_leave(task, answer.epoch.epoch, error);
 }

@@ -21,6 +21,8 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "dataplane/protocol/state.h"
+
 enum {
     FBY_PROTOCOL_VERSION = 1,
     FBY_MESSAGE_TEXT = 72 * 1024, /* longest text of a message */
@@ -81,7 +83,8 @@ typedef struct fby_failed {
 } fby_failed;
 static_assert(sizeof(fby_failed) == 32, "protocol");
 
-/* Followed by three texts, one after the other: name, base folder, spec. */
+/* Followed by three texts, one after the other: name, base folder, spec. With one descriptor: a memfd, sealed
+ * against every change, that holds the state (state.h) with which the task goes on. */
 typedef struct fby_open {
     fby_message head;
     uint32_t name_bytes, base_bytes, spec_bytes;
@@ -109,8 +112,10 @@ typedef struct fby_opened {
     uint32_t return_capacity;
     uint32_t spin_ns;
     uint32_t ranks, reserved;
+    uint64_t position; /* samples of first_epoch that a resumed task had */
+    fby_task_identity identity;
 } fby_opened;
-static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 14 * 4, "protocol");
+static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 14 * 4 + 8 + sizeof(fby_task_identity), "protocol");
 
 /* SEGMENT and its reply. */
 typedef struct fby_block_message {

@@ -41,6 +41,10 @@ typedef struct fby_task_state {
     uint32_t awaited_count;
     uint32_t awaited_parts, awaited_next; /* of each word; the parts come in this order */
     fby_permutation awaited_order;
+    bool resumed;    /* its first epoch goes on from another life */
+    uint32_t *spare; /* what that epoch had left when all of it was drawn: for its substitutes */
+    uint32_t spare_count;
+    uint64_t spare_epoch;
 } fby_task_state;
 
 /* A subset that some shared-order tasks have, whose ids come to their strata a bounded step at a time. */
@@ -93,6 +97,8 @@ void fby_resume_enter(fby_sampler *sampler, uint32_t task);
 void fby_resume_end(fby_sampler *sampler, uint32_t task);
 /* Moves on all resumed tasks, about `budget` ids. */
 void fby_resume_step(fby_sampler *sampler, uint32_t budget);
+/* All of the epoch that it was resumed in is drawn: keeps what it still needs of it. */
+void fby_resume_keep(fby_sampler *sampler, uint32_t task);
 /* Until a resumed task has some blocks to choose from, or all it needs. */
 void fby_resume_prepare(fby_sampler *sampler, uint32_t task);
 

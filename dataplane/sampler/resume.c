@@ -115,6 +115,30 @@ void fby_resume_end(fby_sampler *sampler, uint32_t task)
     sampler->task[task].awaited = NULL;
 }
 
+/* Bad samples were given no place in the bitmap of what the task had, only their substitutes were. So it
+ * needs more ids than it has samples to come, until they turn out bad again, which may be after the last was
+ * drawn: good ids that are left over then are what they are to be replaced with. */
+void fby_resume_keep(fby_sampler *sampler, uint32_t task)
+{
+    fby_task_state *t = &sampler->task[task];
+    fby_pools *pools = &sampler->pools;
+    t->resumed = false;
+    if (t->awaited && t->awaited_count <= AT_ONCE && fby_arrival_over(sampler, task))
+        go_at_once(sampler, task);
+    uint64_t left = pools->strata.wanted[task] - pools->strata.got[task];
+    if (!left || t->drop_last) return;
+    uint32_t most = left < AT_ONCE ? (uint32_t)left : AT_ONCE;
+    t->spare = malloc(most * sizeof *t->spare);
+    if (!t->spare) return; /* repeats are what there is then */
+    t->spare_epoch = t->epoch;
+    for (uint32_t place = 0; place < pools->count; place++) {
+        if (!(pools->mask[place] >> task & 1)) continue;
+        uint32_t pool = pools->record[place], count = pools->pool[pool].count;
+        for (uint32_t k = 0; k < count && t->spare_count < most; k++)
+            t->spare[t->spare_count++] = fby_pools_at(pools, pool, k);
+    }
+}
+
 void fby_resume_step(fby_sampler *sampler, uint32_t budget)
 {
     for (uint64_t left = sampler->resuming; left && budget; left &= left - 1) {

@@ -450,6 +450,18 @@ static uint32_t find_needed(fby_sampler *sampler, uint32_t task, uint32_t *k)
     return FBY_NONE;
 }
 
+/* An id that a resumed epoch had left when all of it was drawn, and that isn't bad; false: there is none. */
+static bool take_spare(fby_sampler *sampler, fby_task_state *task, uint64_t epoch, uint32_t *id)
+{
+    while (epoch == task->spare_epoch && task->spare_count) {
+        uint32_t k = (uint32_t)fby_generator_below(&sampler->generator, task->spare_count);
+        *id = task->spare[k];
+        task->spare[k] = task->spare[--task->spare_count];
+        if (!is_bad(task, *id)) return true;
+    }
+    return false;
+}
+
 /* An id of the task's that isn't bad, from a random place on; there is one. */
 static uint32_t any_good(fby_sampler *sampler, const fby_task_state *task)
 {
@@ -511,6 +523,8 @@ int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, 
         *repeat = false;
         fby_pools_tidy(pools, pool);
         fby_strata_take(&pools->strata, stratum, bit, 1);
+    } else if (take_spare(sampler, t, epoch, id)) {
+        *repeat = false;
     } else {
         *id = any_good(sampler, t);
     }

@@ -124,8 +124,9 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
         if (code == FBY_EEND) {
             t->epoch++;
             epoch_begin(t);
-        } else if (is_shared(t) && what->had && fby_resume_set(sampler, t, what->had)) {
-            goto no_memory;
+        } else if (is_shared(t) && what->had) {
+            t->resumed = true;
+            if (fby_resume_set(sampler, t, what->had)) goto no_memory;
         }
     }
     if (what->visits > sampler->visits_before) sampler->visits_before = what->visits;
@@ -147,6 +148,7 @@ void fby_sampler_task_clear(fby_sampler *sampler, uint32_t task)
     free(t->first);
     free(t->bad);
     free(t->awaited);
+    free(t->spare);
     *t = (fby_task_state){0};
 }
 
@@ -172,6 +174,7 @@ void fby_sampler_task_next_epochs(fby_sampler *sampler, uint64_t tasks)
     for (; tasks; tasks &= tasks - 1) {
         uint32_t task = (uint32_t)__builtin_ctzll(tasks);
         fby_task_state *t = &sampler->task[task];
+        if (t->resumed) fby_resume_keep(sampler, task);
         t->epoch++;
         epoch_begin(t);
         if (!is_shared(t)) continue;

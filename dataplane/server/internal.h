@@ -101,9 +101,9 @@ struct fby_source {
     fby_sampler *sampler;
     uint64_t reserved_bytes;
 
-    fby_crew *crews[FBY_SAMPLER_TASKS];           /* by the sampler's number */
-    fby_subscription *tasks;                      /* all with a seat */
-    fby_source *next;                             /* the conductor's list: those with tasks */
+    fby_crew *crews[FBY_SAMPLER_TASKS]; /* by the sampler's number */
+    fby_subscription *tasks;            /* all with a seat */
+    fby_source *next;                   /* the conductor's list: those with tasks */
     bool listed;
     uint64_t seats;
     uint32_t batch_most; /* of the members */
@@ -117,8 +117,8 @@ struct fby_source {
     fby_drawn *spare;
 };
 
-/* The ranks of one task: the sampler knows them as one. Nothing is drawn before all are there. A rank that leaves
- * before its last epoch is over ends the others. */
+/* The ranks of one task: the sampler knows them as one. Nothing is drawn before all are there. A rank that
+ * leaves before its last epoch is over ends the others. */
 struct fby_crew {
     uint32_t bit, ranks;
     fby_digest identity; /* of spec and job: ranks with the same one belong together */
@@ -268,7 +268,9 @@ struct fby_subscription {
     fby_source *source;
     fby_digest key; /* of what comes out */
     fby_branch_info branch;
-    uint64_t *subset; /* NULL: all ids */
+    uint64_t *subset;            /* NULL: all ids */
+    fby_task_identity described; /* what tells its states from another task's */
+    fby_state_head *resumed;     /* where it goes on; NULL: at the beginning */
     fby_region down, up;
     int event_fd, classes_fd;
     uint64_t reserved_bytes;
@@ -327,6 +329,8 @@ void fby_subscription_publish(fby_subscription *task);
 void fby_subscription_take_returns(fby_subscription *task);
 /* A place for one more draw; false without memory. */
 bool fby_subscription_reserve(fby_subscription *task);
+/* Where it begins, once its source has admitted it. */
+void fby_subscription_begin(fby_subscription *task);
 /* Ends the task with a reason that its client gets, after what was delivered before. */
 void fby_subscription_fail(fby_subscription *task, const fby_error *why);
 /* The rest of `epoch` is given up: the next epoch in *next, or FBY_EEND. */
@@ -358,6 +362,7 @@ struct fby_setup_job {
     char *name, *base, *text;
     size_t text_bytes;
     uint32_t rank;
+    int state_fd;           /* the state that the task goes on with; -1: none */
     uint32_t cancelled;     /* atomic: the conductor's wish */
     uint64_t found, done;   /* atomic: progress */
     fby_subscription *task; /* result, or what to free */

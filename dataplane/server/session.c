@@ -91,7 +91,8 @@ static char *text_copy(const char **at, uint32_t bytes)
     return copy;
 }
 
-static int open_take(fby_session *session, const fby_open *open, size_t bytes)
+/* Takes over *state_fd, and sets it to -1. */
+static int open_take(fby_session *session, const fby_open *open, size_t bytes, int *state_fd)
 {
     if (session->task || session->opening || bytes < sizeof *open) return -1;
     size_t text = bytes - sizeof *open;
@@ -105,6 +106,8 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes)
     job->kind = SETUP_OPEN;
     job->session = session->number;
     job->rank = open->rank;
+    job->state_fd = *state_fd;
+    *state_fd = -1;
     job->name = text_copy(&at, open->name_bytes);
     job->base = text_copy(&at, open->base_bytes);
     job->text = text_copy(&at, open->spec_bytes);
@@ -195,14 +198,18 @@ void fby_session_read(fby_session *session)
             fby_session_close(session, got == FBY_ECLOSED ? NULL : error.text);
             return;
         }
-        for (int i = 0; i < fd_count; i++) close(fds[i]); /* no message of a client brings any */
+        /* OPEN may bring one, no other message any. */
+        bool opening = (size_t)got >= sizeof message.head && message.head.type == FBY_MESSAGE_OPEN;
+        int state_fd = session->greeted && opening && fd_count == 1 ? fds[0] : -1;
+        for (int i = 0; i < fd_count; i++)
+            if (fds[i] != state_fd) close(fds[i]);
         int status = -1;
         if (!session->greeted) {
             status = hello_take(session, &message.hello, (size_t)got);
         } else if ((size_t)got >= sizeof message.head && message.head.magic == FBY_MESSAGE_MAGIC &&
                    message.head.version == FBY_PROTOCOL_VERSION) {
             if (message.head.type == FBY_MESSAGE_OPEN)
-                status = open_take(session, &message.open, (size_t)got);
+                status = open_take(session, &message.open, (size_t)got, &state_fd);
             if (message.head.type == FBY_MESSAGE_ABANDON)
                 status = abandon_take(session, &message.epoch, (size_t)got);
             if (message.head.type == FBY_MESSAGE_SEGMENT)
@@ -212,6 +219,7 @@ void fby_session_read(fby_session *session)
             if (message.head.type == FBY_MESSAGE_STATUS && (size_t)got == sizeof message.head)
                 status = status_take(session);
         }
+        if (state_fd >= 0) close(state_fd);
         if (status && !session->closed) fby_session_close(session, "it broke the protocol");
     }
 }
@@ -332,7 +340,9 @@ static void task_begin(fby_session *session, fby_subscription *task)
                          .dimensions = branch->dimensions,
                          .classes = task->classes_fd >= 0 ? fby_dataset_classes(task->source->dataset) : 0,
                          .return_capacity = task->return_capacity,
-                         .ranks = task->spec->ranks};
+                         .ranks = task->spec->ranks,
+                         .identity = task->described};
+    if (task->resumed) opened.position = fby_state_next(task->resumed, task->samples, &opened.first_epoch);
     memcpy(opened.shape, branch->shape, sizeof opened.shape);
     /* Spinning pays only where the trainer has a CPU that no worker wants. */
     fby_engine_stats stats;
@@ -377,6 +387,7 @@ bool fby_session_opened(fby_session *session, fby_setup_job *job)
     }
     fby_subscription *task = job->task;
     job->task = NULL;
+    fby_subscription_begin(task);
     task_begin(session, task);
     return false;
 }

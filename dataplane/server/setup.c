@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "dataplane/protocol/crash.h"
+#include "dataplane/sampler/subset.h"
 #include "dataplane/server/internal.h"
 #include "dataplane/server/split.h"
 #include "ringbuf/atomic.h"
@@ -213,6 +214,66 @@ static fby_digest identity_of(const fby_setup_job *job)
     return (fby_digest){hash.high64, hash.low64};
 }
 
+static void described_set(fby_subscription *task)
+{
+    const fby_spec *spec = task->spec;
+    fby_digest dataset = fby_dataset_fingerprint(task->source->dataset);
+    uint64_t samples = fby_dataset_count(task->source->dataset);
+    task->described = (fby_task_identity){
+        .dataset_high = dataset.high,
+        .dataset_low = dataset.low,
+        .output_high = task->key.high,
+        .output_low = task->key.low,
+        .samples = samples,
+        .subset = task->subset ? fby_subset_hash(task->subset, (uint32_t)samples) : 0,
+        .seed = spec->order == FBY_ORDER_STRICT ? spec->seed : 0,
+        .order = spec->order,
+        .batch = spec->batch_size,
+        .drop_last = spec->drop_last,
+        .rank = task->rank,
+        .ranks = spec->ranks,
+    };
+}
+
+/* The state that a client brought: a copy that it can't change any more, of the one size that it can have. */
+static int state_read(fby_subscription *task, int fd, fby_error *error)
+{
+    enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+    int seals = fcntl(fd, F_GET_SEALS);
+    off_t bytes = seals >= 0 && (seals & SEALS) == SEALS ? lseek(fd, 0, SEEK_END) : -1;
+    if (bytes < 0)
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: the state came in something else than a memfd that is sealed against change",
+                        task->spec->name);
+    uint64_t most = sizeof *task->resumed + (task->described.samples / 64 + 1) * 8;
+    if ((uint64_t)bytes > most)
+        return fby_fail(
+            error, FBY_EINVAL,
+            "%s: the state has %llu bytes, where one of this task has at most %llu: it is another "
+            "task's",
+            task->spec->name, (unsigned long long)bytes, (unsigned long long)most);
+    task->resumed = calloc(1, most);
+    if (!task->resumed) return fby_fail(error, FBY_ENOMEM, "%s: no memory for a state", task->spec->name);
+    if (pread(fd, task->resumed, (size_t)bytes, 0) != bytes)
+        return fby_fail(error, FBY_EIO, "%s: can't read the state", task->spec->name);
+    return fby_state_check(task->resumed, (uint64_t)bytes, error);
+}
+
+static int state_take(fby_subscription *task, int fd, uint64_t chosen, fby_error *error)
+{
+    const fby_spec *spec = task->spec;
+    int status = state_read(task, fd, error);
+    if (status) return status;
+    uint64_t samples = spec->drop_last ? chosen / spec->ranks : (chosen + spec->ranks - 1) / spec->ranks;
+    if (spec->drop_last) samples -= samples % spec->batch_size;
+    status = fby_state_fits(task->resumed, &task->described, samples, spec->epochs, spec->name, error);
+    if (!status && task->resumed->visits > FBY_SAMPLER_VISITS)
+        status =
+            fby_fail(error, FBY_EINVAL, "%s: the state claims %u visits of a sample; expected at most %u",
+                     spec->name, task->resumed->visits, FBY_SAMPLER_VISITS);
+    return status;
+}
+
 static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
 {
     fby_subscription *task = calloc(1, sizeof *task);
@@ -244,6 +305,9 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
         return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
     uint64_t chosen;
     status = fby_split_ids(&task->subset, &chosen, spec, task->source->dataset, error);
+    if (status) return status;
+    described_set(task);
+    if (job->state_fd >= 0) status = state_take(task, job->state_fd, chosen, error);
     if (!status) status = rings_make(task, error);
     if (!status) status = classes_write(task, error);
     if (status) return status;
@@ -346,6 +410,7 @@ void fby_setup_job_free(fby_setup_job *job)
     if (!job) return;
     for (uint32_t i = 0; i < job->grown_count; i++) fby_store_free(job->grown[i].store);
     free(job->grown);
+    if (job->kind != SETUP_FREE && job->state_fd >= 0) close(job->state_fd);
     if (job->region.base) fby_region_close(&job->region);
     free(job->name);
     free(job->base);

@@ -18,6 +18,7 @@
 
 #include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
+#include "ringbuf/atomic.h"
 #include "ringbuf/wait.h"
 
 enum { RETURNS_AT_ONCE = 64, ENDS = 2 /* ERROR and END */ };
@@ -233,6 +234,13 @@ void fby_subscription_forget(fby_subscription *task, uint32_t block)
     }
 }
 
+static void end_deliver(fby_subscription *task)
+{
+    task->ended = true;
+    const fby_descriptor end = {.flags = FBY_DESCRIPTOR_END | FBY_DESCRIPTOR_LAST};
+    descriptor_put(task, &end);
+}
+
 /* Puts the whole batch on the ring. */
 static void batch_deliver(fby_subscription *task)
 {
@@ -265,11 +273,7 @@ static void batch_deliver(fby_subscription *task)
     task->batch++;
     FBY_CRASH_POINT("batch delivered");
     if (!last) return;
-    if (task->spec->epochs && task->epoch + 1 >= task->spec->epochs) {
-        task->ended = true;
-        const fby_descriptor end = {.flags = FBY_DESCRIPTOR_END | FBY_DESCRIPTOR_LAST};
-        descriptor_put(task, &end);
-    }
+    if (task->spec->epochs && task->epoch + 1 >= task->spec->epochs) end_deliver(task);
 }
 
 /* Adds a draw's samples to the batch, and delivers each batch that is full; false without memory. */
@@ -356,10 +360,25 @@ void fby_subscription_publish(fby_subscription *task)
     if (!task->published) return;
     FBY_CRASH_POINT("before publish");
     task->published = false;
+    fby_sampler_stats stats;
+    fby_sampler_get_stats(task->source->sampler, &stats);
+    /* Relaxed: the publishing that follows makes it visible with what it is about. */
+    fby_store_relaxed_u32(&task->delivery.down->visits, stats.visits);
     fby_delivery_publish(&task->delivery);
     FBY_CRASH_POINT("published");
     fby_wake_client(task->down.base, task->up.base);
     FBY_CRASH_POINT("client woken");
+}
+
+void fby_subscription_begin(fby_subscription *task)
+{
+    if (!task->resumed) return;
+    uint64_t epoch, position = fby_state_next(task->resumed, task->samples, &epoch);
+    task->epoch = task->least_epoch = task->drawn_epochs = epoch;
+    task->batch = position / task->spec->batch_size;
+    if (!task->spec->epochs || epoch < task->spec->epochs) return;
+    end_deliver(task);
+    fby_subscription_publish(task);
 }
 
 /* --- returns
@@ -529,6 +548,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->extents);
     free(task->bad_counts);
     free(task->subset);
+    free(task->resumed);
     fby_bad_set_free(&task->bad_known);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);

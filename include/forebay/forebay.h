@@ -63,16 +63,18 @@ typedef enum fby_mode {
 
 typedef struct fby_connect_options {
     size_t size;
-    const char *socket; /* path of the server's socket; NULL: $FOREBAY_SOCKET, else the default path */
-    const char *server; /* program to start as an embedded server; NULL: $FOREBAY_SERVER, else the one
-                           installed beside the library */
-    uint32_t mode;      /* fby_mode */
-    int32_t timeout_ms; /* for connecting and starting; 0: 10,000 */
+    const char *socket;   /* path of the server's socket; NULL: $FOREBAY_SOCKET, else the default path */
+    const char *server;   /* program to start as an embedded server; NULL: $FOREBAY_SERVER, else the one
+                             installed beside the library */
+    uint32_t mode;        /* fby_mode */
+    int32_t timeout_ms;   /* for connecting and starting; 0: 10,000 */
+    int32_t reconnect_ms; /* how long a task waits for the successor of a server that is gone; negative: not
+                             at all; 0: $FOREBAY_RECONNECT (seconds), else 30,000 */
 } fby_connect_options;
 
 #define FBY_CONNECT_OPTIONS_INIT                                                                             \
     {                                                                                                        \
-        sizeof(fby_connect_options), NULL, NULL, FBY_MODE_AUTO, 0                                            \
+        sizeof(fby_connect_options), NULL, NULL, FBY_MODE_AUTO, 0, 0                                         \
     }
 
 /* Connects; `options` may be NULL. FBY_ELOST where no server answers, FBY_EPERM where it is another user's,
@@ -103,11 +105,13 @@ typedef struct fby_task_options {
     /* Which of the spec's `ranks` this client is, from 0. The ranks of a task hand in the same spec under the
      * same name; nothing comes before all of them have. */
     uint32_t rank;
+    const void *state; /* what fby_task_state gave: the task goes on from there; NULL: from the beginning */
+    size_t state_bytes;
 } fby_task_options;
 
 #define FBY_TASK_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL, 0                                      \
+        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0                             \
     }
 
 typedef enum fby_element {
@@ -152,8 +156,13 @@ FBY_API const char *fby_task_class(const fby_task *task, uint32_t label);
  * other without a pause: a batch says which it belongs to. FBY_ETIMEDOUT  nothing came in time; the text says
  * how far the batch is FBY_EWINDOW    the caller holds every batch of its window, so none can come; the text
  * names the window FBY_EEND       the last epoch is over (and again at every further call) FBY_ESAMPLE    a
- * sample is bad and on_error is fail (and again at every further call) FBY_ELOST      the server is gone,
- * noticed within a second FBY_EINTR      a signal handler ran; call again */
+ * sample is bad and on_error is fail (and again at every further call) FBY_ELOST      the server is gone, and
+ * so is its successor FBY_EINTR      a signal handler ran; call again
+ *
+ * A server that is gone is noticed within a second. The task then goes on with the next one, within the same
+ * call: a client of an embedded server starts it, another waits for it (reconnect_ms), at most five times a
+ * minute. Nothing is lost and nothing comes twice; batches that are held stay readable. Such a call may take
+ * longer than its timeout, by what it takes a server to start or to answer a greeting. */
 FBY_API int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error);
 
 /* Gives up the rest of the epoch that the last batch belonged to: the next batch is the first of the next
@@ -161,6 +170,14 @@ FBY_API int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, f
  * that was the last epoch. One of several ranks gives up its own part only, which is prepared all the same.
  */
 FBY_API int fby_task_abandon(fby_task *task, fby_error *error);
+
+/* Where the task is, after all batches that fby_task_next has returned: malloc'd, for free(). A task that is
+ * opened with these bytes goes on from there, in another process, on another server, with any number of
+ * workers: in a fixed order with the same batches to the last bit; in shared order with the ids that its
+ * epoch still lacks, each once, and random ops draw afresh. The data set, split, order, seed, batch, pipeline
+ * and augment_seed must be the same, or fby_task_open says what isn't (FBY_EINVAL); epochs, window and what
+ * is done about bad samples may differ. Also where the task has failed. */
+FBY_API int fby_task_state(fby_task *task, void **state, size_t *bytes, fby_error *error);
 
 /* --- batches
  * --------------------------------------------------------------------------------------------------- */

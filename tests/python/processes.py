@@ -67,15 +67,17 @@ class Server:
 
 
 class Probe:
-    """A client process that does what it is told; see tests/server/probe.c."""
+    """A client process that does what it is told; see tests/server/probe.c. `reconnect`: seconds that it waits for a lost server's successor."""
 
     program = PROBE
 
-    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0):
+    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0, state=None, reconnect=0):
         where = ["--socket", server.socket] if server else ["--embedded"]
         where += ["--rank", str(rank)]
+        where += ["--state", state] if state else []
         self.process = subprocess.Popen([*wrapper, self.program, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "FOREBAY_SERVER": str(FOREBAY), **(environment or {})})
+                                        env={**os.environ, "FOREBAY_SERVER": str(FOREBAY), "FOREBAY_RECONNECT": str(reconnect),
+                                             **(environment or {})})
         self.opened = self.read()
 
     @property

@@ -158,6 +158,33 @@ Test(sampler_resume, given_up_on_the_way)
     free(had);
 }
 
+/* The former life met ten bad samples: it had ten other ids in their place, and its bitmap knows nothing of
+ * them. They come again, all is drawn before they turn out bad, and good ids stand in for them. */
+Test(sampler_resume, bad_samples_come_again)
+{
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        uint64_t had[2] = {(UINT64_C(1) << 40) - 1}, given = 50, seen[2];
+        memcpy(seen, had, sizeof seen);
+        life l = begin(100, seed,
+                       (fby_sampler_task){.batch = 25, .ranks = 1, .window = 9, .given = &given, .had = had});
+        uint32_t drawn[50], count = 0;
+        while (count < 50) {
+            next(&l);
+            for (uint32_t i = 0; i < draw.count; i++) drawn[count++] = draw.ids[i];
+        }
+        for (uint32_t i = 0; i < 50; i++) {
+            uint32_t id = drawn[i];
+            bool repeat = false;
+            uint64_t turn;
+            while (id >= 90) /* the bad ones; one may stand in for another */
+                cr_assert_eq(fby_sampler_substitute(l.sampler, l.task, 0, id, &id, &turn, &repeat), FBY_OK);
+            cr_assert(!repeat && id < 90 && !has(seen, id), "id %u", id);
+            add(seen, id);
+        }
+        fby_sampler_destroy(&l.sampler);
+    }
+}
+
 Test(sampler_resume, fixed_orders_go_on_as_if_nothing_had_happened)
 {
     for (uint32_t ranks = 1; ranks <= 3; ranks++) {

@@ -1,7 +1,7 @@
 /* A client that does what its standard input says, so that Python tests can put real processes into any
  * state.
  *
- *     probe [--socket PATH] [--embedded] [--rank N] SPEC
+ *     probe [--socket PATH] [--embedded] [--rank N] [--state FILE] SPEC
  *
  * It opens the task and answers every line with one line of JSON:
  *
@@ -11,12 +11,14 @@
  *     write N     writes into a held batch
  *     copy N      the hash of a copy made by fby_batch_copy
  *     abandon     gives up the epoch
+ *     state FILE  writes the task's state there
  *     status      the server's status document
  *     fork        what a forked child gets from next and from release
  *     close       closes the task, keeping held batches
  *     quit */
 #include <forebay/forebay.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -91,6 +93,37 @@ static void next_take(fby_task *task, int64_t timeout_ms)
     answer_batch(batch, held_count++);
 }
 
+static void *state_read(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    void *state = malloc(*bytes + 1);
+    if (state && fread(state, 1, *bytes, file) != *bytes) *bytes = 0;
+    fclose(file);
+    return state;
+}
+
+static void state_write(fby_task *task, char *path)
+{
+    fby_error error = FBY_ERROR_INIT;
+    void *state = NULL;
+    size_t bytes = 0;
+    path[strcspn(path, "\n")] = 0;
+    int status = fby_task_state(task, &state, &bytes, &error);
+    FILE *file = status ? NULL : fopen(path, "wb");
+    if (!status && (!file || fwrite(state, 1, bytes, file) != bytes))
+        status = fby_fail(&error, FBY_EIO, "can't write %s", path);
+    if (file) fclose(file);
+    free(state);
+    if (status)
+        answer_error(status, &error);
+    else
+        answer(json_pack("{s:I}", "state", (json_int_t)bytes));
+}
+
 static void child_answer(fby_task *task)
 {
     fflush(stdout);
@@ -161,6 +194,7 @@ int main(int count, char **arguments)
     fby_task *task = NULL;
     fby_connect_options connect = FBY_CONNECT_OPTIONS_INIT;
     fby_task_options options = FBY_TASK_OPTIONS_INIT;
+    void *state = NULL;
     for (int i = 1; i < count; i++) {
         if (!strcmp(arguments[i], "--socket") && i + 1 < count)
             connect.socket = arguments[++i];
@@ -168,11 +202,14 @@ int main(int count, char **arguments)
             options.rank = (uint32_t)atoi(arguments[++i]);
         else if (!strcmp(arguments[i], "--embedded"))
             connect.mode = FBY_MODE_EMBEDDED;
+        else if (!strcmp(arguments[i], "--state") && i + 1 < count)
+            options.state = state = state_read(arguments[++i], &options.state_bytes);
         else
             options.spec_path = arguments[i];
     }
     int status = fby_connect(&client, &connect, &error);
     if (!status) status = fby_task_open(&task, client, &options, &error);
+    free(state);
     if (status) {
         answer_error(status, &error);
         fby_disconnect(&client);
@@ -180,7 +217,7 @@ int main(int count, char **arguments)
     }
     info_answer(client, task);
 
-    char line[256];
+    char line[PATH_MAX + 8];
     while (fgets(line, sizeof line, stdin)) {
         char what[32] = "";
         long long number = -2;
@@ -203,6 +240,8 @@ int main(int count, char **arguments)
                 puts(text);
             fflush(stdout);
             free(text);
+        } else if (!strncmp(line, "state ", 6)) {
+            state_write(task, line + 6);
         } else if (!strcmp(what, "fork")) {
             child_answer(task);
         } else if (!strcmp(what, "close")) {

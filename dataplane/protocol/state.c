@@ -1,0 +1,125 @@
+#include "dataplane/protocol/state.h"
+
+#include <stddef.h>
+
+/* More samples than any data set has: sizes can't overflow. */
+static const uint64_t SAMPLES_MOST = UINT32_MAX;
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+static uint64_t sum_of(const fby_state_head *state)
+{
+    const uint64_t *words = (const uint64_t *)state;
+    uint64_t hash = 0, count = state->bytes / 8;
+    for (uint64_t i = 0; i < count; i++)
+        if (i != offsetof(fby_state_head, sum) / 8) hash = mix(hash, words[i]);
+    return hash;
+}
+
+void fby_state_seal(fby_state_head *state)
+{
+    state->magic = FBY_STATE_MAGIC;
+    state->version = FBY_STATE_VERSION;
+    state->bytes = sizeof *state + fby_state_words(state) * 8;
+    state->sum = sum_of(state);
+}
+
+int fby_state_check(const fby_state_head *state, uint64_t bytes, fby_error *error)
+{
+    if (bytes < 16 || state->magic != FBY_STATE_MAGIC)
+        return fby_fail(error, FBY_EINVAL,
+                        "these %llu bytes are no state of a task: expected what fby_task_state gave",
+                        (unsigned long long)bytes);
+    if (state->version != FBY_STATE_VERSION)
+        return fby_fail(error, FBY_EVERSION,
+                        "the state is of version %u, this Forebay reads version %d: resume with the version "
+                        "that saved it",
+                        state->version, FBY_STATE_VERSION);
+    if (bytes < sizeof *state || state->bytes != bytes)
+        return fby_fail(error, FBY_EINVAL, "the state has %llu bytes where %llu were saved: it was cut",
+                        (unsigned long long)bytes,
+                        (unsigned long long)(bytes < sizeof *state ? sizeof *state : state->bytes));
+    if (state->identity.samples > SAMPLES_MOST || sizeof *state + fby_state_words(state) * 8 != bytes ||
+        state->sum != sum_of(state))
+        return fby_fail(error, FBY_EINVAL, "the state is damaged: its %llu bytes don't agree with each other",
+                        (unsigned long long)bytes);
+    return 0;
+}
+
+static const char *order_name(uint32_t order)
+{
+    static const char *const names[] = {"shared", "strict", "sequential"};
+    return order < sizeof names / sizeof *names ? names[order] : "unknown";
+}
+
+static int other(const char *name, const char *what, uint64_t saved, uint64_t now, fby_error *error)
+{
+    return fby_fail(error, FBY_EINVAL,
+                    "%s: the state is of a task with %s %llu, this one has %llu: a state continues the task "
+                    "that it was saved from",
+                    name, what, (unsigned long long)saved, (unsigned long long)now);
+}
+
+static int same_task(const fby_task_identity *saved, const fby_task_identity *now, const char *name,
+                     fby_error *error)
+{
+    if (saved->samples != now->samples)
+        return other(name, "a data set of samples:", saved->samples, now->samples, error);
+    if (saved->dataset_high != now->dataset_high || saved->dataset_low != now->dataset_low)
+        return fby_fail(
+            error, FBY_EINVAL,
+            "%s: the state is of a task over another data set, of fingerprint %016llx%016llx; this "
+            "one has %016llx%016llx: files were added, removed, renamed or changed in size",
+            name, (unsigned long long)saved->dataset_high, (unsigned long long)saved->dataset_low,
+            (unsigned long long)now->dataset_high, (unsigned long long)now->dataset_low);
+    if (saved->subset != now->subset)
+        return fby_fail(error, FBY_EINVAL, "%s: the state is of a task with another `split` of the data set",
+                        name);
+    if (saved->order != now->order)
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: the state is of a task with order: %s, this one has order: %s", name,
+                        order_name(saved->order), order_name(now->order));
+    if (saved->seed != now->seed) return other(name, "seed", saved->seed, now->seed, error);
+    if (saved->batch != now->batch) return other(name, "batches of", saved->batch, now->batch, error);
+    if (saved->drop_last != now->drop_last)
+        return other(name, "drop_last:", saved->drop_last, now->drop_last, error);
+    if (saved->ranks != now->ranks) return other(name, "ranks:", saved->ranks, now->ranks, error);
+    if (saved->rank != now->rank) return other(name, "rank", saved->rank, now->rank, error);
+    if (saved->output_high != now->output_high || saved->output_low != now->output_low)
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: the state is of a task with another pipeline, or another augment_seed: a state "
+                        "continues the task that it was saved from",
+                        name);
+    return 0;
+}
+
+int fby_state_fits(const fby_state_head *state, const fby_task_identity *identity, uint64_t samples,
+                   uint64_t epochs, const char *name, fby_error *error)
+{
+    int status = same_task(&state->identity, identity, name, error);
+    if (status) return status;
+    if (epochs && (state->epoch > epochs || (state->epoch == epochs && state->position)))
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: the state is in epoch %llu, but the task ends after %llu epochs", name,
+                        (unsigned long long)state->epoch, (unsigned long long)epochs);
+    bool whole = state->position == samples && identity->ranks > 1;
+    if (!whole && (state->position >= samples || state->position % identity->batch))
+        return fby_fail(
+            error, FBY_EINVAL,
+            "%s: the state claims %llu samples of its epoch: expected whole batches of %u, and less "
+            "than the %llu samples of an epoch",
+            name, (unsigned long long)state->position, identity->batch, (unsigned long long)samples);
+    uint64_t had = 0, words = fby_state_words(state);
+    const uint64_t *bitmap = (const uint64_t *)(state + 1);
+    for (uint64_t i = 0; i < words; i++) had += (uint64_t)__builtin_popcountll(bitmap[i]);
+    bool beyond = words && identity->samples % 64 && bitmap[words - 1] >> identity->samples % 64;
+    if (had > state->position || beyond)
+        return fby_fail(error, FBY_EINVAL, "%s: the state lists %llu ids%s, of %llu samples that it claims",
+                        name, (unsigned long long)had, beyond ? ", some of them beyond the data set" : "",
+                        (unsigned long long)state->position);
+    return 0;
+}
