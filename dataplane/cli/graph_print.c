@@ -31,10 +31,20 @@ static void shape_text(char *out, size_t bytes, const fby_branch_info *branch)
         length += (size_t)snprintf(out + length, bytes - length, i ? " x %u" : "%u", branch->shape[i]);
 }
 
+/* Of an epoch, for each rank: parts are made equal by padding, with drop_last by leaving out. */
 static unsigned long long batches_of(const fby_graph_task *task)
 {
-    uint64_t size = task->spec->batch_size;
-    return task->spec->drop_last ? task->samples / size : (task->samples + size - 1) / size;
+    uint64_t size = task->spec->batch_size, ranks = task->spec->ranks;
+    return task->spec->drop_last ? task->samples / ranks / size
+                                 : ((task->samples + ranks - 1) / ranks + size - 1) / size;
+}
+
+/* What follows "N batches of M an epoch". */
+static const char *ranks_text(char *out, size_t bytes, const fby_graph_task *task)
+{
+    *out = 0;
+    if (task->spec->ranks > 1) snprintf(out, bytes, " for each of %u ranks", task->spec->ranks);
+    return out;
 }
 
 /* --- text --------------------------------------------------------------------------------------------- */
@@ -54,7 +64,7 @@ void fby_graph_print_one(const fby_graph *graph)
     const fby_graph_task *task = &graph->tasks[0];
     const fby_spec *spec = task->spec;
     fby_branch_info branch = fby_plan_branch(graph->plan, 0);
-    char shape[128], size[32];
+    char shape[128], size[32], ranks[48];
     shape_text(shape, sizeof shape, &branch);
     printf("%s\n", task->label);
     printf("  data set   %s: %llu samples, %u classes, the largest file %s\n",
@@ -63,8 +73,9 @@ void fby_graph_print_one(const fby_graph *graph)
            fby_size_text(size, (double)fby_dataset_largest(graph->dataset)));
     if (task->samples != fby_dataset_count(graph->dataset))
         printf("  split      %llu of them\n", (unsigned long long)task->samples);
-    printf("  order      %s, seed %llu; %llu batches of %u an epoch\n", orders[spec->order],
-           (unsigned long long)spec->seed, batches_of(task), spec->batch_size);
+    printf("  order      %s, seed %llu; %llu batches of %u an epoch%s\n", orders[spec->order],
+           (unsigned long long)spec->seed, batches_of(task), spec->batch_size,
+           ranks_text(ranks, sizeof ranks, task));
     printf("  a sample   %s, %s\n", shape, fby_size_text(size, (double)branch.sample_bytes));
     printf("  window     %u batches: about %s of shared memory\n", spec->window,
            fby_size_text(size, (double)(spec->window + 1) * spec->batch_size * (double)branch.sample_bytes));
@@ -147,10 +158,11 @@ int fby_graph_print(const fby_graph *graph)
     for (uint32_t t = 0; t < graph->task_count; t++) {
         const fby_graph_task *task = &graph->tasks[t];
         fby_branch_info branch = fby_plan_branch(graph->plan, t);
-        char shape[128];
+        char shape[128], ranks[48];
         shape_text(shape, sizeof shape, &branch);
-        printf("    %2u  %-*s  %s order, %llu batches of %u an epoch; a sample: %s, %s", t + 1, wide,
-               task->label, orders[task->spec->order], batches_of(task), task->spec->batch_size, shape,
+        printf("    %2u  %-*s  %s order, %llu batches of %u an epoch%s; a sample: %s, %s", t + 1, wide,
+               task->label, orders[task->spec->order], batches_of(task), task->spec->batch_size,
+               ranks_text(ranks, sizeof ranks, task), shape,
                fby_size_text(size, (double)branch.sample_bytes));
         if (task->samples != fby_dataset_count(graph->dataset))
             printf("; %llu of the samples", (unsigned long long)task->samples);

@@ -3,9 +3,12 @@
 #include "dataplane/cli/run.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dataplane/cli/cli.h"
+#include "dataplane/spec/spec.h"
 #include "ringbuf/wait.h"
 
 typedef struct run_arguments {
@@ -246,6 +249,65 @@ static int run_one(const char *spec, const fby_run_options *how)
     return status ? fby_complain(&error) : 0;
 }
 
+/* How many ranks a spec has; one that is wrong is the server's to refuse. A pipe can't be read twice: it is
+ * taken to be of one. */
+static uint32_t ranks_of(const char *path)
+{
+    struct stat file;
+    if (stat(path, &file) || !S_ISREG(file.st_mode)) return 1;
+    fby_spec *spec = NULL;
+    fby_error error = FBY_ERROR_INIT;
+    uint32_t ranks = fby_spec_load(&spec, path, &error) ? 1 : spec->ranks;
+    fby_spec_free(&spec);
+    return ranks;
+}
+
+/* A part for each rank of each spec; NULL without memory. */
+static fby_run_part *parts_make(char *const *specs, char *const *labels, uint32_t spec_count, uint32_t *count)
+{
+    fby_run_part *parts = NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < spec_count; i++) {
+        uint32_t ranks = ranks_of(specs[i]);
+        fby_run_part *larger = realloc(parts, (*count + ranks) * sizeof *parts);
+        if (!larger) goto failed;
+        parts = larger;
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            size_t bytes = strlen(labels[i]) + 32;
+            char *label = malloc(bytes);
+            if (!label) goto failed;
+            if (ranks > 1)
+                snprintf(label, bytes, "%s rank %u", labels[i], rank);
+            else
+                snprintf(label, bytes, "%s", labels[i]);
+            parts[(*count)++] = (fby_run_part){specs[i], label, rank};
+        }
+    }
+    return parts;
+failed:
+    for (uint32_t i = 0; i < *count; i++) free(parts[i].label);
+    free(parts);
+    return NULL;
+}
+
+static int run_all(const run_arguments *arguments)
+{
+    uint32_t count = 0;
+    char **labels = fby_labels_make(arguments->specs, arguments->spec_count);
+    fby_run_part *parts = labels ? parts_make(arguments->specs, labels, arguments->spec_count, &count) : NULL;
+    int status = FBY_EXIT_FAILED;
+    if (!parts)
+        fputs("forebay: no memory for the tasks\n", stderr);
+    else if (count == 1)
+        status = run_one(parts[0].spec, &arguments->run);
+    else
+        status = fby_run_many(parts, count, &arguments->run);
+    for (uint32_t i = 0; parts && i < count; i++) free(parts[i].label);
+    free(parts);
+    fby_labels_free(&labels, arguments->spec_count);
+    return status;
+}
+
 int fby_command_run(int count, char **values)
 {
     static const struct argp argp = {
@@ -262,9 +324,7 @@ int fby_command_run(int count, char **values)
     int status = FBY_EXIT_USAGE;
     if (!fby_arguments_parse(&argp, "run", count, values, &arguments)) {
         fby_run_signals(true);
-        status = arguments.spec_count == 1
-                     ? run_one(arguments.specs[0], &arguments.run)
-                     : fby_run_many(arguments.specs, arguments.spec_count, &arguments.run);
+        status = run_all(&arguments);
     }
     free(arguments.specs);
     return status;

@@ -34,6 +34,7 @@ typedef struct fby_run_figures {
 typedef struct fby_run fby_run;
 struct fby_run {
     const char *spec;
+    uint32_t rank;
     const fby_run_options *options;
     /* Called while the data set is being indexed, once the task is open, and after each batch. NULL: not. */
     void (*indexing)(fby_run *run, uint64_t found, uint64_t done);
@@ -57,7 +58,14 @@ void fby_run_signals(bool once);
 /* The signal that came, or 0. */
 int fby_run_stopped(void);
 
-/* Several tasks, each in a process of its own; the exit status. */
-int fby_run_many(char *const *specs, uint32_t count, const fby_run_options *options);
+/* One of several tasks that run at once, or one rank of one. */
+typedef struct fby_run_part {
+    const char *spec;
+    char *label;
+    uint32_t rank;
+} fby_run_part;
+
+/* Runs all at once, each in a process of its own; the exit status. */
+int fby_run_many(const fby_run_part *parts, uint32_t count, const fby_run_options *options);
 
 #endif

@@ -44,6 +44,7 @@ typedef struct task_report {
 
 typedef struct run_member {
     const char *spec, *label;
+    uint32_t rank;
     pid_t process; /* 0: ended, or never started */
     task_report *report;
     bool failed;
@@ -139,6 +140,7 @@ static _Noreturn void child_run(const company *all, run_member *self)
     /* A terminal's Ctrl-C reaches it by itself and by the parent: two are no more than one. */
     fby_run_signals(false);
     fby_run run = {.spec = self->spec,
+                   .rank = self->rank,
                    .options = all->options,
                    .indexing = indexing_tell,
                    .opened = opened_wait,
@@ -490,26 +492,28 @@ static void table_json(const company *all)
     json_decref(document);
 }
 
-static int company_make(company *all, char *const *specs, char *const *labels, fby_error *error)
+static int company_make(company *all, const fby_run_part *parts, fby_error *error)
 {
     all->members = calloc(all->count, sizeof *all->members);
     all->reports = mmap(NULL, all->count * sizeof *all->reports, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all->reports == MAP_FAILED) all->reports = NULL;
-    if (!all->members || !all->reports || !labels)
+    if (!all->members || !all->reports)
         return fby_fail(error, FBY_ENOMEM, "no memory for %u tasks", all->count);
     for (uint32_t i = 0; i < all->count; i++)
-        all->members[i] = (run_member){.spec = specs[i], .label = labels[i], .report = &all->reports[i]};
+        all->members[i] = (run_member){.spec = parts[i].spec,
+                                       .label = parts[i].label,
+                                       .rank = parts[i].rank,
+                                       .report = &all->reports[i]};
     if (pipe2(all->gate, O_CLOEXEC)) return fby_fail(error, FBY_EIO, "pipe: %s", strerror(errno));
     return FBY_OK;
 }
 
-int fby_run_many(char *const *specs, uint32_t count, const fby_run_options *options)
+int fby_run_many(const fby_run_part *parts, uint32_t count, const fby_run_options *options)
 {
     company all = {.options = options, .count = count, .gate = {-1, -1}, .tty = isatty(2)};
     fby_error error = FBY_ERROR_INIT;
-    char **labels = fby_labels_make(specs, count);
-    int status = company_make(&all, specs, labels, &error);
+    int status = company_make(&all, parts, &error);
     if (!status) status = children_start(&all, &error);
     if (status) {
         if (all.members) children_signal(&all, SIGKILL);
@@ -526,7 +530,6 @@ int fby_run_many(char *const *specs, uint32_t count, const fby_run_options *opti
         if (all.gate[i] >= 0) close(all.gate[i]);
     if (all.reports) munmap(all.reports, count * sizeof *all.reports);
     free(all.members);
-    fby_labels_free(&labels, count);
     if (status) return fby_complain(&error);
     if (failed) return FBY_EXIT_FAILED;
     return fby_run_stopped() ? 128 + fby_run_stopped() : 0;

@@ -380,6 +380,20 @@ def test_what_was_before_isnt_counted(three, hundred, tmp_path):
     assert before["delivered"] >= 240 and source["delivered"] < 240 + 128 and source["tasks"] == 2
 
 
+def test_all_ranks_of_a_spec_are_run(hundred, tmp_path, server):
+    spec = write_spec(tmp_path / "s.yaml", hundred, ranks=3)
+    run = run_json("--socket", server.socket, spec)
+    assert [(task["name"], task["samples"], task["batches"]) for task in run["tasks"]] == [(f"s.yaml rank {rank}", 34, 5) for rank in range(3)]
+    assert run["sources"][0]["drawn"] == 102, "two repeat a sample, so that all have as many"
+    assert "5 batches of 8 an epoch for each of 3 ranks" in forebay("plan", "--samples", 0, spec).stdout
+
+
+def test_a_spec_from_a_pipe(hundred, tmp_path, server):
+    text = write_spec(tmp_path / "s.yaml", hundred).read_bytes()
+    done = subprocess.run([FOREBAY, "run", "--json", "-q", "--socket", server.socket, "/dev/stdin"], input=text, capture_output=True, timeout=60)
+    assert json.loads(done.stdout)["samples"] == 100, done
+
+
 def test_a_wrong_spec_among_several(three, tmp_path, server):
     """It is named, the others run to their end, and the run has failed."""
     wrong = tmp_path / "wrong.yaml"
