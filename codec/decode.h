@@ -110,7 +110,7 @@ fby_reason fby_decode_rows(fby_decoder *decoder, const uint8_t **rows, size_t *s
 const char *fby_decode_text(const fby_decoder *decoder);
 
 /* JPEG: which entropy decoder is used, and why, one line; fby_decode_own_entropy(): whether it is ours. The
- * first call, or the first JPEG, tries it on a few pictures, in less than a millisecond or two. */
+ * first call, or the first JPEG, tries it on a few pictures, in a millisecond or two. */
 const char *fby_decode_entropy_about(void);
 bool fby_decode_own_entropy(void);
 

@@ -5,7 +5,7 @@
 
 #define FOR_PYTHON __attribute__((visibility("default")))
 
-enum { OPTION_FAST = 1, OPTION_EXIF = 2, OPTION_TOLERATE = 4 };
+enum { OPTION_FAST = 1, OPTION_EXIF = 2, OPTION_TOLERATE = 4, OPTION_LIBJPEG = 8 };
 
 FOR_PYTHON int codec_test_open(fby_decoder **decoder, const uint8_t *bytes, size_t length,
                                uint64_t max_pixels, int options, fby_picture_info *info);
@@ -15,6 +15,8 @@ FOR_PYTHON int codec_test_rows(fby_decoder *decoder, const fby_region_of *region
 FOR_PYTHON const char *codec_test_text(const fby_decoder *decoder);
 FOR_PYTHON size_t codec_test_bytes(const fby_decoder *decoder);
 FOR_PYTHON const char *codec_test_reason(int reason);
+FOR_PYTHON int codec_test_own_entropy(void);
+FOR_PYTHON void codec_test_jpeg_counts(const fby_decoder *decoder, uint64_t *own, uint64_t *declined);
 FOR_PYTHON void codec_test_destroy(fby_decoder **decoder);
 
 int codec_test_open(fby_decoder **decoder, const uint8_t *bytes, size_t length, uint64_t max_pixels,
@@ -25,6 +27,7 @@ int codec_test_open(fby_decoder **decoder, const uint8_t *bytes, size_t length, 
         .fast = options & OPTION_FAST,
         .exif = options & OPTION_EXIF,
         .tolerate_missing_eoi = options & OPTION_TOLERATE,
+        .libjpeg_entropy = options & OPTION_LIBJPEG,
     };
 
     if (!*decoder && fby_decoder_create(decoder)) return FBY_REASON_MEMORY;
@@ -66,6 +69,19 @@ size_t codec_test_bytes(const fby_decoder *decoder)
 const char *codec_test_reason(int reason)
 {
     return fby_reason_name((fby_reason)reason);
+}
+
+int codec_test_own_entropy(void)
+{
+    return fby_decode_own_entropy();
+}
+
+void codec_test_jpeg_counts(const fby_decoder *decoder, uint64_t *own, uint64_t *declined)
+{
+    fby_jpeg_counts counts = fby_decoder_jpeg_counts(decoder);
+
+    *own = counts.own;
+    *declined = counts.declined;
 }
 
 void codec_test_destroy(fby_decoder **decoder)

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("FOREBAY_BUILD", ROOT / "build" / "release"))
 LIBRARY = BUILD / "tests" / "codec" / "libfby_codec_test.so"
 
-FAST, EXIF, TOLERATE = 1, 2, 4
+FAST, EXIF, TOLERATE, LIBJPEG_ENTROPY = 1, 2, 4, 8
 
 
 class Info(ctypes.Structure):
@@ -88,6 +88,16 @@ class Decoder:
 
     def bytes(self):
         return self.library.codec_test_bytes(self.handle)
+
+    def jpeg_counts(self):
+        """JPEGs that our entropy decoder began, and those of them that it declined."""
+        own, declined = ctypes.c_uint64(), ctypes.c_uint64()
+        if self.handle:
+            self.library.codec_test_jpeg_counts(self.handle, ctypes.byref(own), ctypes.byref(declined))
+        return own.value, declined.value
+
+    def own_entropy(self):
+        return bool(self.library.codec_test_own_entropy())
 
 
 def pillow_rgb(data):

@@ -12,6 +12,7 @@ from PIL import Image, ImageFile, ImageOps
 from codec_library import (
     EXIF,
     FAST,
+    LIBJPEG_ENTROPY,
     TOLERATE,
     Decoder,
     Refused,
@@ -44,12 +45,14 @@ def cjpeg(image, *arguments):
 def check(data, rng, regions=4):
     want = pillow_rgb(data)
     h, w = want.shape[:2]
-    assert numpy.array_equal(decoder.decode(data), want)
-    assert (decoder.info.w, decoder.info.h) == (w, h)
+    for options in (0, LIBJPEG_ENTROPY):
+        assert numpy.array_equal(decoder.decode(data, options=options), want), options
+        assert (decoder.info.w, decoder.info.h) == (w, h)
     for _ in range(regions):
         x, y, width, height = region = random_region(rng, w, h)
-        got = decoder.decode(data, region, rows=rng.choice([1, 3, 16, 1000]))
-        assert numpy.array_equal(got, want[y : y + height, x : x + width]), (region, w, h)
+        options = rng.choice([0, 0, LIBJPEG_ENTROPY])
+        got = decoder.decode(data, region, options=options, rows=rng.choice([1, 3, 16, 1000]))
+        assert numpy.array_equal(got, want[y : y + height, x : x + width]), (region, w, h, options)
 
 
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
@@ -69,6 +72,61 @@ def test_sampling_and_coding(sample, coding):
     rng = random.Random(f"{sample}{coding}")
     for w, h in [(1, 1), (9, 17), (33, 31), (131, 103)]:
         check(cjpeg(noise_picture(rng, w, h), "-quality", "85", "-sample", sample, *coding), rng)
+
+
+@pytest.mark.parametrize("quality", [30, 50, 90, 100])
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("restart", [0, 1, 7])
+def test_what_our_entropy_decoder_is_for(quality, optimize, restart):
+    """Baseline in one scan, of any quality, tables and restart interval: ours to the end, and Pillow's pixels."""
+    rng = random.Random(f"{quality}{optimize}{restart}")
+    before = decoder.jpeg_counts()
+    count = 0
+    for subsampling in ("4:4:4", "4:2:2", "4:2:0"):
+        for mode in ("RGB", "L", "CMYK"):
+            w, h = rng.randint(1, 150), rng.randint(1, 120)
+            options = {"optimize": optimize, "quality": quality, "restart_marker_blocks": restart}
+            check(encode(noise_picture(rng, w, h, mode), subsampling=subsampling, **options), rng, regions=0)
+            count += 1
+    own, declined = (after - earlier for after, earlier in zip(decoder.jpeg_counts(), before))
+    assert (own, declined) == (count if decoder.own_entropy() else 0, 0)
+
+
+def test_photographs(photographs):
+    rng = random.Random(23)
+    before = decoder.jpeg_counts()
+    files = sorted(photographs.glob("*/*.jpg"))
+    assert len(files) == 400
+    for path in files:
+        check(path.read_bytes(), rng, regions=2)
+    own, declined = (after - earlier for after, earlier in zip(decoder.jpeg_counts(), before))
+    assert declined == 0 and (own >= 400) == decoder.own_entropy()
+
+
+def test_what_is_found_late_spoils_no_row():
+    """A picture is left to libjpeg when most of its rows have gone out: the pixels are still Pillow's."""
+    rng = random.Random(24)
+    data = encode(noise_picture(rng, 200, 300), quality=85)
+    start = data.index(b"\xff\xda") + 14
+    before = decoder.jpeg_counts()
+    tries = 0
+    for _ in range(60):
+        broken = bytearray(data)
+        at = rng.randrange(start + (len(data) - start) * 3 // 4, len(data) - 2)
+        if broken[at] == 0xFF or broken[at - 1] == 0xFF:
+            continue
+        broken[at] = rng.randrange(255)
+        want, _ = pillow_verdict(bytes(broken))
+        for region in (None, (50, 0, 60, 300), (0, 280, 200, 20)):
+            got, _ = verdict(decoder, bytes(broken), region=region, rows=16)
+            assert (got is None) == (want is None)
+            if want is not None:
+                x, y, width, height = region or (0, 0, 200, 300)
+                assert numpy.array_equal(got, want[y : y + height, x : x + width])
+        tries += 1
+    assert tries > 40
+    if decoder.own_entropy():
+        assert decoder.jpeg_counts()[1] - before[1] > 40
 
 
 @needs_cjpeg
