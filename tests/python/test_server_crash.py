@@ -10,7 +10,7 @@ import time
 import conftest
 import pytest
 from PIL import Image
-from processes import EEND, ELOST, FOREBAY, Probe, Server, descriptors, write_spec
+from processes import ELOST, FOREBAY, Probe, Server, descriptors, write_spec
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -202,6 +202,9 @@ def victim_live(scene, environment):
         while scene.parting():
             scene.all_take(2)
             go_on(2)
+        # More than half of its window is held: the next comes only when it waits for it.
+        for batch in [ask("next") for _ in range(victim.opened["opened"]["window"] - 1)]:
+            ask(f"release {batch['batch']}")
         ask("abandon")
         go_on(2)
         held = [ask("next")["batch"] for _ in range(2)]
