@@ -204,12 +204,13 @@ static int rings_make(fby_subscription *task, fby_error *error)
     return status;
 }
 
-/* Ranks belong together whose clients hand in the same spec, under the same name, from the same folder. */
+/* Ranks belong together whose clients hand in the same spec, under the same name, from the same folder; those
+ * that go on from a state, and those that begin. */
 static fby_digest identity_of(const fby_setup_job *job)
 {
     const uint64_t parts[] = {XXH3_64bits(job->name, strlen(job->name)),
                               XXH3_64bits(job->base, strlen(job->base)),
-                              XXH3_64bits(job->text, job->text_bytes)};
+                              XXH3_64bits(job->text, job->text_bytes), job->state_fd >= 0};
     XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
     return (fby_digest){hash.high64, hash.low64};
 }

@@ -113,7 +113,8 @@ static int open_again(fby_task **opened, fby_client *client, const fby_task_opti
 static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"spec", "spec_path",       "name",     "base", "socket", "server",
-                            "mode", "connect_timeout", "writable", "rank", NULL};
+                            "mode", "connect_timeout", "writable", "rank", "state",  "reconnect",
+                            NULL};
     const char *spec = NULL;
     const char *spec_path = NULL;
     const char *name = NULL;
@@ -124,9 +125,12 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     double connect_timeout = 0;
     int writable = 0;
     unsigned int rank = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zyzyyyIdpI:Task", names, &spec, &spec_path,
+    const char *state = NULL;
+    Py_ssize_t state_bytes = 0;
+    double reconnect = NAN;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zyzyyyIdpIz#d:Task", names, &spec, &spec_path,
                                      &name, &base, &socket, &server, &mode, &connect_timeout, &writable,
-                                     &rank)) {
+                                     &rank, &state, &state_bytes, &reconnect)) {
         return NULL;
     }
 
@@ -138,6 +142,10 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     connecting.server = server && *server ? server : NULL;
     connecting.mode = mode;
     connecting.timeout_ms = (int32_t)fmin(connect_timeout * 1000, INT32_MAX);
+    if (!isnan(reconnect)) {
+        double milliseconds = ceil(fmin(reconnect * 1000, INT32_MAX));
+        connecting.reconnect_ms = milliseconds > 0 ? (int32_t)milliseconds : -1;
+    }
     int status = connect_again(&client, &connecting, &error);
     if (status < 0) return PyErr_Occurred() ? NULL : fby_py_raise(status, &error);
 
@@ -148,6 +156,8 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     options.base = base && *base ? base : NULL;
     options.progress = on_progress;
     options.rank = rank;
+    options.state = state;
+    options.state_bytes = (size_t)state_bytes;
     status = open_again(&opened, client, &options, &error);
     if (status < 0) {
         fby_disconnect(&client);
@@ -417,6 +427,21 @@ static PyObject *task_status(PyObject *object, PyObject *unused)
     return text;
 }
 
+static PyObject *task_state(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    task *self = (task *)object;
+    if (check_usable(self)) return NULL;
+    fby_error error = FBY_ERROR_INIT;
+    void *state = NULL;
+    size_t bytes = 0;
+    int status = fby_task_state(fby_py_session_task(self->session), &state, &bytes, &error);
+    if (status < 0) return fby_py_raise(status, &error);
+    PyObject *result = PyBytes_FromStringAndSize(state, (Py_ssize_t)bytes);
+    free(state);
+    return result;
+}
+
 static PyObject *task_classes(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -489,6 +514,7 @@ static PyMethodDef task_methods[] = {
     {"abandon", task_abandon, METH_NOARGS, "Gives up the rest of the last batch's epoch."},
     {"close", task_close, METH_NOARGS, "Ends the subscription, at the latest with the last view of a batch."},
     {"status", task_status, METH_NOARGS, "What the server is doing, as JSON."},
+    {"state", task_state, METH_NOARGS, "Where the task is, as bytes that another one can go on from."},
     {"classes", task_classes, METH_NOARGS, "The names of the labels; empty where they are plain numbers."},
     {NULL},
 };

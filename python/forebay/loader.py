@@ -19,6 +19,7 @@ Path = Union[str, "os.PathLike[str]"]
 Op = Union[str, Mapping[str, Any]]
 
 _MODES = {"auto": _forebay.AUTO, "running": _forebay.RUNNING, "embedded": _forebay.EMBEDDED}
+_STATE_VERSION = 1
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
 _SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "forebay")
 
@@ -120,6 +121,10 @@ class Loader:
     timeout       seconds that a batch may take before TimeoutError; None: no limit. The call may be repeated.
     writable      batches are private copies that the program may write to and keep as long as it likes.
     socket, mode  which server: "auto" takes a running one, else starts one; "running"; "embedded".
+    reconnect     seconds to wait for the successor of a server that is gone: an embedded one is started again, and the epoch goes on
+                  where it was, within the same next(). 0: not at all; None: $FOREBAY_RECONNECT, else 30.
+
+    state_dict() and load_state_dict() save where it is and go on from there, in another process and on another server.
 
     One thread at a time uses a Loader; close() may be called from any. It can be neither pickled nor used in a forked child: open
     one there instead, which costs little, the server is shared.
@@ -146,6 +151,7 @@ class Loader:
         writable: bool = False,
         socket: Optional[Path] = None,
         mode: str = "auto",
+        reconnect: Optional[float] = None,
         spec: Union[str, "os.PathLike[str]", Mapping[str, Any], "_SpecFile", None] = None,
     ) -> None:
         self._task: Optional[_forebay.Task] = None
@@ -173,7 +179,10 @@ class Loader:
             arguments["socket"] = os.fsencode(socket)
         if os.path.exists(_SERVER):
             arguments["server"] = os.fsencode(_SERVER)
-        self._task = _forebay.Task(mode=_MODES[mode], writable=bool(writable), rank=rank, **arguments)
+        if reconnect is not None:
+            arguments["reconnect"] = _check_seconds("reconnect", reconnect)
+        self._arguments: Dict[str, Any] = {"mode": _MODES[mode], "writable": bool(writable), "rank": rank, **arguments}
+        self._task = _forebay.Task(**self._arguments)
         self._info: Dict[str, Any] = self._task.info
         self._classes: Tuple[str, ...] = self._task.classes()
 
@@ -187,9 +196,11 @@ class Loader:
         writable: bool = False,
         socket: Optional[Path] = None,
         mode: str = "auto",
+        reconnect: Optional[float] = None,
     ) -> "Loader":
         """A Loader of what a spec file describes; paths in it are relative to its folder."""
-        return cls(spec=_SpecFile(path), rank=rank, timeout=timeout, writable=writable, socket=socket, mode=mode)
+        return cls(spec=_SpecFile(path), rank=rank, timeout=timeout, writable=writable, socket=socket, mode=mode,
+                   reconnect=reconnect)
 
     # --- iterating ---------------------------------------------------------------------------------------------
 
@@ -251,6 +262,35 @@ class Loader:
     @timeout.setter
     def timeout(self, seconds: Optional[float]) -> None:
         self._timeout = _check_timeout(seconds)
+
+    # --- going on later --------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where this Loader is, after all batches that it has given: to be saved with the model, by pickle or torch.save.
+
+        The batches that come after are those of a Loader of the same arguments that was given this by load_state_dict(): in a fixed
+        order the same to the last bit; in shared order the samples that the epoch still lacks, each once, whose random ops draw afresh.
+        """
+        return {"version": _STATE_VERSION, "epoch": self._epoch, "task": self._use().state()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on where state_dict() was called: the next iter() gives what was left of that epoch. Data set, split, order, seed, batch
+        size and pipeline must be what they were, or a SpecError says what isn't, and nothing has changed."""
+        if not isinstance(state_dict, Mapping) or not {"version", "epoch", "task"} <= set(state_dict):
+            raise TypeError("load_state_dict: expected what Loader.state_dict() gave")
+        if state_dict["version"] != _STATE_VERSION:
+            raise ValueError(f"load_state_dict: this is of version {state_dict['version']!r}, expected {_STATE_VERSION}: load it with "
+                             "the version of forebay that saved it")
+        before = self._use()
+        current = self._current() if self._current is not None else None
+        task = _forebay.Task(state=state_dict["task"], **self._arguments)
+        if current is not None:
+            current._loader = None
+            current._why = "this epoch ended when load_state_dict() took its Loader elsewhere"
+        self._current = None
+        self._task = task
+        self._epoch = int(state_dict["epoch"])
+        before.close()
 
     # --- what it delivers ------------------------------------------------------------------------------------------
 
@@ -437,13 +477,15 @@ def _place(rank: Optional[int], ranks: Union[int, str]) -> Tuple[int, int]:
     return rank, int(ranks)
 
 
-def _check_timeout(timeout: Any) -> Optional[float]:
-    if timeout is None:
-        return None
-    seconds = float(timeout)
+def _check_seconds(name: str, value: Any, none: str = "") -> float:
+    seconds = float(value)
     if math.isnan(seconds) or seconds < 0:
-        raise ValueError(f"timeout: {timeout!r} is out of range, expected seconds, 0 or more, or None for no limit")
+        raise ValueError(f"{name}: {value!r} is out of range, expected seconds, 0 or more{none}")
     return seconds
+
+
+def _check_timeout(timeout: Any) -> Optional[float]:
+    return None if timeout is None else _check_seconds("timeout", timeout, ", or None for no limit")
 
 
 def _like(error: Error, text: str) -> Error:

@@ -442,7 +442,7 @@ def test_the_servers_death_ends_a_wait(pictures, tmp_path):
     status, output, errors = run_python(f"""
         import os, signal, threading, time
         import forebay
-        loader = forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 50, mode="embedded")
+        loader = forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 50, mode="embedded", reconnect=0)
         pid = loader.server_pid
         os.kill(pid, signal.SIGKILL)
         begin = time.monotonic()
@@ -457,6 +457,84 @@ def test_the_servers_death_ends_a_wait(pictures, tmp_path):
     """, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
     assert status == 0, errors
     assert float(output.split()[-1]) < 2
+
+
+@pytest.mark.parametrize("order", ["shared", "strict", "sequential"])
+def test_the_epoch_goes_on_when_the_server_dies(open_loader, order):
+    loader = open_loader(order=order, batch_size=20, mode="embedded", epochs=2, window=5)
+    expected = [batch.ids for batch in open_loader(order=order, batch_size=20)]
+    taken = []
+    for number, batch in enumerate(iter(loader)):
+        if number == 4:
+            kept, pixels = batch.images, numpy.array(batch.images)
+            os.kill(loader.server_pid, signal.SIGKILL)
+        taken.append(numpy.array(batch.ids))
+    assert sorted(numpy.concatenate(taken)) == list(range(310)) and len(taken) == len(loader)
+    if order != "shared":
+        assert numpy.array_equal(numpy.concatenate(taken), numpy.concatenate([numpy.array(ids) for ids in expected]))
+    assert numpy.array_equal(numpy.array(kept), pixels), "what was held stays"
+    del kept, batch
+    assert len(list(map(len, loader))) == len(loader), "and so does the next epoch"
+
+
+# --- going on later --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["shared", "strict", "sequential"])
+@pytest.mark.parametrize("stop", [0, 1, 6, 7, 9])
+def test_a_saved_loader_goes_on_in_another_process(open_loader, pictures, tmp_path, order, stop):
+    options = {"order": order, "epochs": 2, "seed": 5}
+    whole, loader = open_loader(**options), open_loader(**options)
+    expected = [(b.epoch, b.index, numpy.array(b.ids), numpy.array(b.images)) for _ in range(2) for b in whole]
+    before, batches = [], (b for _ in range(2) for b in loader)
+    for _ in range(stop):
+        before.append(numpy.array(next(batches).ids))
+    (tmp_path / "state").write_bytes(pickle.dumps(loader.state_dict()))
+
+    status, _, errors = run_python(f"""
+        import pickle, numpy, forebay
+        loader = forebay.Loader({str(pictures)!r}, {PIPELINE!r}, 50, timeout=20, **{options!r})
+        loader.load_state_dict(pickle.load(open({str(tmp_path / "state")!r}, "rb")))
+        taken = []
+        while loader.epoch < 2:
+            taken += [(b.epoch, b.index, numpy.array(b.ids), numpy.array(b.images)) for b in loader]
+        pickle.dump((taken, loader.state_dict()), open({str(tmp_path / "taken")!r}, "wb"))
+    """)
+    assert status == 0, errors
+    taken, end = pickle.loads((tmp_path / "taken").read_bytes())
+    assert [(epoch, index) for epoch, index, _, _ in taken] == [(epoch, index) for epoch, index, _, _ in expected[stop:]]
+    ids = before + [ids for _, _, ids, _ in taken]
+    assert sorted(numpy.concatenate(ids)) == sorted([*range(310)] * 2)
+    assert sorted(numpy.concatenate(ids[:7])) == list(range(310))
+    if order != "shared":
+        assert all(numpy.array_equal(a[2], b[2]) and numpy.array_equal(a[3], b[3]) for a, b in zip(taken, expected[stop:]))
+    over = open_loader(**options)
+    over.load_state_dict(end)
+    with pytest.raises(forebay.EndError):
+        next(iter(over))
+
+
+def test_what_is_no_state_of_this_loader_is_refused_and_changes_nothing(open_loader):
+    loader = open_loader(order="strict", seed=1)
+    epoch = iter(loader)
+    first = next(epoch).index
+    state = loader.state_dict()
+    other = open_loader(order="strict", seed=2)
+    with pytest.raises(forebay.SpecError, match="Loader: the state is of a task with seed 1, this one has 2"):
+        other.load_state_dict(state)
+    with pytest.raises(forebay.SpecError, match="damaged"):
+        loader.load_state_dict({**state, "task": state["task"][:-1] + b"?"})
+    with pytest.raises(TypeError, match="state_dict"):
+        loader.load_state_dict({"epoch": 1})
+    with pytest.raises(ValueError, match="version"):
+        loader.load_state_dict({**state, "version": 99})
+    with pytest.raises(ValueError, match="reconnect"):
+        open_loader(reconnect=-1)
+    assert next(epoch).index == first + 1 and next(iter(other)).index == 0
+    loader.load_state_dict(state)
+    with pytest.raises(forebay.Error, match="load_state_dict"):
+        next(epoch)
+    assert [b.index for b in loader] == list(range(first + 1, len(loader)))
 
 
 def test_a_forked_child_is_told_and_the_parent_goes_on(open_loader):
