@@ -53,7 +53,7 @@ static void stage_put(FILE *out, uint32_t number, const fby_graph *graph, uint32
     fprintf(out, "\", style=\"filled%s\", fillcolor=\"%s\"];\n", stage->random ? ",dashed" : "",
             shade(sharers, graph->task_count));
     if (stage->parent >= 0)
-        fprintf(out, "    g%u_s%d -> g%u_s%u [label=\"%u\", penwidth=%u];\n", number, stage->parent, number,
+        fprintf(out, "    g%u_s%d -> g%u_s%u [label=\"  %u\", penwidth=%u];\n", number, stage->parent, number,
                 s, sharers, sharers < 6 ? sharers : 6);
     for (uint64_t ends = stage->ends; ends; ends &= ends - 1) {
         uint32_t t = (uint32_t)__builtin_ctzll(ends);

@@ -744,7 +744,7 @@ def test_a_graph_for_graphviz(three, tmp_path):
     nodes = dict(re.findall(r'^    (g0_s\d+) \[label="(\w+)(?:\\n|")', text, re.MULTILINE))
     assert list(nodes.values()) == ["source", "decode", "random_resized_crop", "random_horizontal_flip", "normalize", "to", "to", "resize",
                                     "center_crop", "to"]
-    edges = re.findall(r'^    (g0_s\d+) -> (g0_s\d+) \[label="(\d)"', text, re.MULTILINE)
+    edges = re.findall(r'^    (g0_s\d+) -> (g0_s\d+) \[label="  (\d)"', text, re.MULTILINE)
     assert [(nodes[one], nodes[other], count) for one, other, count in edges[:3]] == [
         ("source", "decode", "3"), ("decode", "random_resized_crop", "2"), ("random_resized_crop", "random_horizontal_flip", "2")]
     assert len(edges) == 9
