@@ -201,4 +201,7 @@ Test(jpeg_entropy, says_which_decoder_is_used)
 
     cr_assert_eq(strstr(about, "our own") != NULL, fby_decode_own_entropy(), "%s", about);
     cr_assert_eq(strstr(about, "libjpeg's: ") != NULL, !fby_decode_own_entropy(), "%s", about);
+#ifdef OURS_IS_BUILT
+    cr_assert(fby_decode_own_entropy(), "it was built, and isn't used: %s", about);
+#endif
 }
