@@ -195,6 +195,7 @@ int fby_run_task(fby_run *run, fby_error *error)
     connect.socket = options->socket;
     connect.server = getenv("FOREBAY_SERVER") ? NULL : "/proc/self/exe";
     connect.mode = options->embedded ? FBY_MODE_EMBEDDED : FBY_MODE_AUTO;
+    connect.reconnect_ms = -1; /* another server's counts would mean nothing beside this one's */
     int status = fby_connect(&client, &connect, error);
     if (status) goto out;
     run->before = status_get(client);
