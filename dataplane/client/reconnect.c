@@ -58,7 +58,10 @@ int fby_task_lose(fby_task *task, fby_error *error)
         fby_batch_drop(task->assembling, false);
         task->assembling = NULL;
     }
-    if (!task->address.reconnect_ms) return fby_task_fail(task, FBY_ELOST, &task->lost, error);
+    /* Ranks train in step: one that got its batch before the loss comes here only after another had its own,
+     * for which all would have to be here. */
+    if (!task->address.reconnect_ms || task->ranks > 1)
+        return fby_task_fail(task, FBY_ELOST, &task->lost, error);
     fby_connection_close(&task->connection);
     task->tie = FBY_TIE_LOST;
     task->lost_ns = fby_now_ns();

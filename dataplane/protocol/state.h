@@ -25,7 +25,7 @@ enum { FBY_STATE_VERSION = 1 };
 /* `order` of a task: the values of the spec's fby_order. */
 enum { FBY_STATE_SHARED = 0 };
 
-/* Which task it is: a state fits tasks of the same. */
+/* Which task it is: a state fits tasks of the same, whatever crew they are. */
 typedef struct fby_task_identity {
     uint64_t dataset_high, dataset_low; /* the data set's fingerprint */
     uint64_t output_high, output_low;   /* the key of what its pipeline makes of it */
@@ -35,8 +35,9 @@ typedef struct fby_task_identity {
     uint32_t order, batch, drop_last;
     uint32_t rank, ranks; /* one of so many */
     uint32_t reserved;
+    uint64_t crew; /* of several ranks: a number that those which ran together have in common */
 } fby_task_identity;
-static_assert(sizeof(fby_task_identity) == 80, "state");
+static_assert(sizeof(fby_task_identity) == 88, "state");
 
 typedef struct fby_state_head {
     uint64_t magic;
@@ -50,7 +51,7 @@ typedef struct fby_state_head {
         position; /* samples of it that the task had, in whole batches: less than all; but one of several
                      ranks may have had all of its part, and is in that epoch until it goes on to the next */
 } fby_state_head;
-static_assert(sizeof(fby_state_head) == 128, "state");
+static_assert(sizeof(fby_state_head) == 136, "state");
 
 /* Words of the bitmap. */
 static inline uint64_t fby_state_words(const fby_state_head *head)

@@ -122,6 +122,7 @@ struct fby_source {
 struct fby_crew {
     uint32_t bit, ranks;
     fby_digest identity; /* of spec and job: ranks with the same one belong together */
+    uint64_t number;     /* for states; kept by those that go on from one */
     uint32_t present, done;
     bool broken;
     fby_subscription *of[]; /* by rank */

@@ -7,6 +7,7 @@
 #include <forebay/forebay.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
@@ -394,6 +395,7 @@ static int crew_enter(fby_source *source, fby_subscription *task, fby_error *err
             continue;
         task->crew = crew;
         task->bit = bit;
+        task->described.crew = crew->number;
         if (crew->present + 1 < crew->ranks) return 0;
         int status = crew_resume(source, crew, task, error);
         if (!status) return 0;
@@ -406,6 +408,12 @@ static int crew_enter(fby_source *source, fby_subscription *task, fby_error *err
     if (!crew) return fby_fail(error, FBY_ENOMEM, "%s: no memory for %u ranks", spec->name, spec->ranks);
     crew->ranks = spec->ranks;
     crew->identity = task->identity;
+    if (crew->ranks > 1 && task->resumed)
+        crew->number = task->resumed->identity.crew;
+    else if (crew->ranks > 1)
+        crew->number =
+            ((uint64_t)getpid() << 40 ^ source->server->started_ns) + source->server->next_number++;
+    task->described.crew = crew->number;
     fby_sampler_task what = sampled_as(task);
     fby_state_head *state = spec->ranks == 1 ? task->resumed : NULL;
     if (state) {

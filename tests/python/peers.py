@@ -75,8 +75,9 @@ class Hostile:
         parts = [b"hostile", base.encode(), text.encode()]
         return head(OPEN, sum(map(len, parts))) + struct.pack("<4I", *map(len, parts), 0) + b"".join(parts)
 
-    def open(self, text):
-        self.send(self.open_message(text))
+    def open(self, text, fds=()):
+        """`fds`: what comes with the message: a state, or what isn't one."""
+        send_with(self.socket, self.open_message(text), fds)
         while True:
             message, kind = self.receive()
             if kind != PROGRESS:

@@ -1,5 +1,6 @@
 """Clients that lie, servers that talk nonsense, and many of both at once: whoever does it is told, or disconnected; nobody else notices."""
 
+import fcntl
 import json
 import os
 import random
@@ -217,6 +218,94 @@ def test_blocks_that_are_not_the_tasks_have_no_segment(served, tmp_path):
                 assert kind == BLOCKS_REPLY and own in struct.unpack_from(f"<{count}I", message, 24)
                 client.send(head(SEGMENT_ASK) + struct.pack("<II", block, 0))
                 assert client.ended()
+    windows_equal(server, before)
+
+
+STATE = struct.Struct("<QIIQQ" + "7Q6IQ" + "QQ")  # head, identity, place; dataplane/protocol/state.h
+STATE_NAMES = ["magic", "version", "visits", "bytes", "sum", "dataset_high", "dataset_low", "output_high", "output_low", "samples", "subset", "seed",
+               "order", "batch", "drop_last", "rank", "ranks", "reserved", "crew", "epoch", "position"]
+
+
+def state_sum(words):
+    """Of all words but the sum itself, as a client that lies would make it."""
+    total = 0
+    for place, word in enumerate(words):
+        if place != 3:
+            total = (total ^ word) * 0x9E3779B97F4A7C15 & (1 << 64) - 1
+            total ^= total >> 32
+    return total
+
+
+def state_of(genuine, bitmap=b"", **fields):
+    """A state of the task that was opened, with the fields that are given."""
+    identity = struct.unpack_from("<7Q6IQ", genuine, len(genuine) - 88)
+    values = dict(zip(STATE_NAMES, (0x4554415453594246, 1, 3, 136 + len(bitmap), 0, *identity, 2, 16)))
+    assert not set(fields) - set(values)
+    values.update(fields)
+    words = struct.unpack(f"<{(136 + len(bitmap)) // 8}Q", STATE.pack(*values.values()) + bitmap)
+    values["sum"] = state_sum(words)
+    return STATE.pack(*values.values()) + bitmap
+
+
+def memfd(content, seals=peers.SEALS_SERVER & ~0x10 | fcntl.F_SEAL_WRITE):
+    fd = os.memfd_create("state", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, content)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def test_states_that_lie_are_refused_by_name_and_cost_nothing(served, tmp_path):
+    server, layout_hash, strict = served
+    shared = json.dumps({**json.loads(strict), "order": "shared", "epochs": 5})
+    before = measured(server)
+
+    def answer(text, *fds):
+        try:
+            with Hostile(server, layout_hash) as client:
+                message, kind = client.open(text, fds)
+                return kind, message
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    kind, opened = answer(shared)
+    assert kind == OPENED
+    bitmap = bytes([255, 255]) + bytes(14)
+    good = state_of(opened, bitmap)
+    kind, message = answer(shared, memfd(good))
+    assert kind == OPENED, message
+    first_epoch, position = struct.unpack_from("<Q", message, 16 + 6 * 8)[0], struct.unpack_from("<Q", message, len(message) - 96)[0]
+    assert (first_epoch, position) == (2, 16)
+
+    whole = bytes([255] * 12 + [15]) + bytes(3)
+    wrong = [("samples of its epoch", state_of(opened, bitmap, position=100)), ("samples of its epoch", state_of(opened, bitmap, position=1 << 63)),
+             ("samples of its epoch", state_of(opened, bitmap, position=17)), ("lists 100 ids", state_of(opened, whole)),
+             ("beyond the data set", state_of(opened, bitmap[:15] + b"\x80", position=24)), ("in epoch 5, but the task ends", state_of(opened, bitmap, epoch=5)),
+             ("in epoch 18446744073709551615", state_of(opened, bitmap, epoch=(1 << 64) - 1)), ("visits", state_of(opened, bitmap, visits=0xFFFFFFFF)),
+             ("samples: 4294967295", state_of(opened, b"", samples=0xFFFFFFFF, position=0)), ("damaged", state_of(opened, bitmap, samples=1 << 60)),
+             ("damaged", state_of(opened, b"")), ("at most", state_of(opened, bitmap + bytes(8), bytes=136 + 24)), ("cut", state_of(opened, bitmap, bytes=1 << 62)),
+             ("damaged", state_of(opened, bitmap, position=0)), ("order: unknown", state_of(opened, b"", order=7)), ("order: strict", state_of(opened, b"", order=1)),
+             ("fingerprint", state_of(opened, bitmap, dataset_low=1)), ("no state", b"x" * 136), ("no state", b""), ("cut", good[:-8]), ("at most", good + bytes(64))]
+    for words, state in wrong:
+        kind, message = answer(shared, memfd(state))
+        assert kind == FAILED and words.encode() in message[32:], (words, message)
+
+    read, write = os.pipe()
+    with open(tmp_path / "plain", "wb") as file:
+        file.write(good)
+    plain = [read, write, os.open(tmp_path / "plain", os.O_RDONLY), os.open("/dev/zero", os.O_RDONLY), os.open(tmp_path, os.O_RDONLY), memfd(good, 0),
+             memfd(good, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)]
+    for fd in plain:
+        kind, message = answer(shared, fd)
+        assert kind == FAILED and b"sealed against change" in message, message
+    # More than one is none; other messages bring none.
+    assert answer(shared, memfd(good), memfd(good))[0] == OPENED
+    with Hostile(server, layout_hash) as client:
+        fd = memfd(good)
+        send_with(client.socket, head(STATUS), [fd])
+        os.close(fd)
+        assert client.receive()[1] == STATUS_REPLY
     windows_equal(server, before)
 
 

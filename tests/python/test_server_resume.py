@@ -159,6 +159,160 @@ def test_bad_samples_are_replaced_after_a_resume_too(hundred, tmp_path, order):
                 assert [b["hash"] for b in after] == [b["hash"] for b in expected[stop:]]
 
 
+# --- ranks -----------------------------------------------------------------------------------------------------------
+
+
+class Ranks:
+    """The ranks of one task, who take their batches in step."""
+
+    def __init__(self, spec, server, count=3, states=None, **options):
+        self.probes = [Probe(spec, server, rank=rank, state=states and states / str(rank), **options) for rank in range(count)]
+
+    def ask(self, lines):
+        for probe, line in zip(self.probes, lines if isinstance(lines, list) else [lines] * len(self.probes)):
+            probe.send(line)
+        return [probe.read() for probe in self.probes]
+
+    def step(self):
+        """The next batch of each, or what ended it."""
+        answers = self.ask("next 60000")
+        if all("batch" in answer for answer in answers):
+            self.ask([f"release {answer['batch']}" for answer in answers])
+        return answers
+
+    def steps(self, count=None):
+        taken = []
+        while count is None or len(taken) < count:
+            answers = self.step()
+            if any("error" in answer for answer in answers):
+                assert count is None and {answer.get("error") for answer in answers} == {EEND}, answers
+                break
+            taken.append(answers)
+        return taken
+
+    def save(self, folder):
+        folder.mkdir(exist_ok=True)
+        self.ask([f"state {folder / str(rank)}" for rank in range(len(self.probes))])
+        return folder
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for probe in self.probes:
+            probe.close()
+
+
+def by_rank(steps):
+    return [content(answers) for answers in zip(*steps)]
+
+
+def parts_are_right(steps, epochs, order, drop_last=False):
+    """Each id of an epoch once over all ranks, but for flagged padding."""
+    for epoch in range(epochs):
+        ids = [i for answers in steps for b in answers if b["epoch"] == epoch for i, flag in zip(b["ids"], b["flags"]) if not flag]
+        assert len(set(ids)) == len(ids) == (96 if drop_last else 100), (epoch, order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_ranks_go_on(hundred, tmp_path, order, drop_last):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order=order, epochs=2, ranks=3, batch={"size": 8, "drop_last": drop_last})
+    with Server(tmp_path / "one", "--workers", 1) as one, Server(tmp_path / "two") as two:
+        with Ranks(spec, one) as ranks:
+            expected = ranks.steps()
+        half = len(expected) // 2
+        for stop in (0, 1, half - 1, half, half + 1, 2 * half):
+            with Ranks(spec, one) as ranks:
+                before = ranks.steps(stop)
+                states = ranks.save(tmp_path / "states")
+            with Ranks(spec, two, states=states) as ranks:
+                after = ranks.steps()
+            assert [places(answers) for answers in before + after] == [places(answers) for answers in expected], stop
+            parts_are_right(before + after, 2, order, drop_last)
+            if order != "shared":
+                assert by_rank(after) == by_rank(expected[stop:])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_ranks_between_two_batches_go_on(hundred, tmp_path, order):
+    """One rank has had a batch more than another: also the last of an epoch, or all of a part that it gave up."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, order=order, epochs=2, ranks=2, batch={"size": 8})
+    with Server(tmp_path / "server") as server:
+        for stop in range(7):
+            with Ranks(spec, server, 2) as ranks:
+                before = [b for answers in ranks.steps(stop) for b in answers]
+                before += ranks.probes[1].batches(1)
+                states = ranks.save(tmp_path / "states")
+            with Ranks(spec, server, 2, states=states) as ranks:
+                before += ranks.probes[0].batches(1)
+                after = ranks.steps()
+            parts_are_right([before, *after], 2, order)
+        with Ranks(spec, server, 2) as ranks:
+            before = [b for answers in ranks.steps(3) for b in answers]
+            assert ranks.probes[1].ask("abandon") == {"abandoned": True}
+            states = ranks.save(tmp_path / "states")
+        with Ranks(spec, server, 2, states=states) as ranks:
+            before += ranks.probes[0].batches(4)
+            after = ranks.steps()
+        ids = [i for b in before for i, flag in zip(b["ids"], b["flags"]) if not flag]
+        assert len(set(ids)) == len(ids) and all(b["epoch"] == 0 for b in before)
+        assert {b["epoch"] for answers in after for b in answers} == {1}
+
+
+def test_ranks_out_of_step_are_refused(hundred, tmp_path):
+    spec = write_spec(tmp_path / "s.yaml", hundred, ranks=2, epochs=3)
+    with Server(tmp_path / "server") as server:
+        with Ranks(spec, server, 2) as ranks:
+            ranks.steps(3)
+            early = ranks.save(tmp_path / "early")
+            ranks.steps(8)
+            late = ranks.save(tmp_path / "late")
+        with Probe(spec, server, state=early / "0", rank=0) as first, Probe(spec, server, state=late / "1", rank=1) as second:
+            for text in (first.ask("next")["text"], second.opened["text"]):
+                assert "rank 1 goes on at sample 32 of epoch 1, but rank 0 at sample 24 of epoch 0" in text
+        answer = refusal(spec, server, early / "1")
+        assert answer["error"] == EINVAL and "rank 1, this one has 0" in answer["text"], answer
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_ranks_whose_server_dies_go_on_from_their_states(hundred, tmp_path, order):
+    """Two jobs of one spec at a time, whose ranks find each other again and not the other job's."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, order=order, epochs=3, ranks=2)
+    with Standing(tmp_path / "server") as standing:
+        with Ranks(spec, standing, 2) as ranks:
+            expected = ranks.steps()
+        taken = {}
+        with Ranks(spec, standing, 2, reconnect=30) as one, Ranks(spec, standing, 2, reconnect=30) as two:
+            for name, ranks, ahead in (("one", one, 11), ("two", two, 4)):
+                taken[name] = ranks.steps(ahead)
+            standing.kill()
+            for name, ranks in (("one", one), ("two", two)):
+                answers = ranks.step()
+                while all("batch" in answer for answer in answers):
+                    taken[name].append(answers)
+                    answers = ranks.step()
+                for rank, answer in enumerate(answers):  # one may have had a batch more
+                    if "batch" in answer:
+                        taken[name].append([answer])
+                    else:
+                        assert answer["error"] == ELOST, answer
+                ranks.save(tmp_path / name)
+        standing.start()
+        with Probe(spec, standing, rank=0, state=tmp_path / "one" / "0") as one, Probe(spec, standing, rank=1, state=tmp_path / "two" / "1") as other:
+            assert one.ask("next 200")["error"] == other.ask("next 200")["error"] == ETIMEDOUT, "they aren't of one job"
+        with Ranks(spec, standing, 2, states=tmp_path / "one") as one, Ranks(spec, standing, 2, states=tmp_path / "two") as two:
+            for name, ranks in (("one", one), ("two", two)):
+                for rank, probe in enumerate(ranks.probes):
+                    while "batch" in (answer := probe.ask("next")):
+                        probe.ask(f"release {answer['batch']}")
+                        taken[name].append([answer])
+                    assert answer["error"] == EEND
+                parts_are_right(taken[name], 3, order)
+                if order != "shared":
+                    assert sorted(content(b for answers in taken[name] for b in answers)) == sorted(content(b for answers in expected for b in answers))
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
