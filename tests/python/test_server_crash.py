@@ -264,7 +264,7 @@ class Drainer(threading.Thread):
 def guest_live(spec, server, manner):
     """Comes, takes, gives an epoch up, and goes in one of three manners; every error must be that the server is gone."""
     with Probe(spec, server) as guest:
-        held, lines = [], ["next", "release 0", "next", "next", "abandon", "next", "release 1", "close", "release 2"]
+        lines = ["next", "release 0", "next", "next", "abandon", "next", "release 1", "close", "release 2"]
         if "error" in guest.opened:
             assert guest.opened["error"] == ELOST, guest.opened
             return
