@@ -120,9 +120,16 @@ struct fby_task {
     /* What the ring is at: the descriptors say where epochs begin and end, not which they are. */
     uint64_t coming_epoch, coming_batch;
     fby_batch *assembling;
-    bool ended;        /* END came */
-    fby_error failure; /* sticky, where code != 0 */
-    fby_error told;    /* why the task has failed, where its descriptor is still to come */
+    /* A descriptor that was taken and waits for an answer, and the question that is out: a wait may end
+     * before it is answered, and the next one goes on. */
+    fby_descriptor current;
+    bool has_current;
+    uint32_t asked;      /* fby_message_type, or 0 */
+    uint32_t asked_gone; /* BLOCKS: what the down region said then */
+    uint64_t wait_until; /* the caller's deadline */
+    bool ended;          /* END came */
+    fby_error failure;   /* sticky, where code != 0 */
+    fby_error told;      /* why the task has failed, where its descriptor is still to come */
 
     /* What the caller got so far: the state. */
     uint64_t had_epoch, had_samples; /* as in fby_state_head */

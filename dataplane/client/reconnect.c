@@ -54,6 +54,8 @@ int fby_task_lose(fby_task *task, fby_error *error)
 {
     task->lost = (fby_error)FBY_ERROR_INIT;
     fby_connection_lost(&task->connection, &task->lost);
+    task->has_current = false;
+    task->asked = 0;
     if (task->assembling) {
         fby_batch_drop(task->assembling, false);
         task->assembling = NULL;

@@ -491,26 +491,45 @@ typedef union segment_answer {
     fby_block_message block;
     fby_blocks_message blocks;
     fby_failed failed;
+    fby_epoch_message epoch;
     uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
 } segment_answer;
 
-/* Asks, and waits for the answer, which may be that the task has failed. Bytes of it, or a status. */
+static int milliseconds_left(const fby_task *task)
+{
+    if (task->wait_until == UINT64_MAX) return -1;
+    uint64_t now = fby_now_ns();
+    if (now >= task->wait_until) return 0;
+    uint64_t left = (task->wait_until - now + 999999) / 1000000;
+    return left < INT_MAX ? (int)left : INT_MAX;
+}
+
+/* Asks, where that wasn't done yet, and waits for the answer, as long as the caller does: a server that is
+ * stopped only means waiting. Bytes of the answer, or a status; after FBY_ETIMEDOUT and FBY_EINTR the
+ * question is still out. */
 static int64_t ask(fby_task *task, const void *question, size_t bytes, segment_answer *answer, int *fds,
                    int *fd_count, fby_error *error)
 {
-    int status = fby_connection_send(&task->connection, question, bytes, error);
-    if (status) return status;
-    FBY_CRASH_POINT("client: question asked");
+    uint32_t type = ((const fby_message *)question)->type;
+    if (task->asked != type) {
+        int status = fby_connection_send(&task->connection, question, bytes, error);
+        if (status) return status;
+        task->asked = type;
+        FBY_CRASH_POINT("client: question asked");
+    }
     int room = *fd_count;
     for (;;) {
         *fd_count = room;
         int64_t got = fby_connection_receive(&task->connection, answer, sizeof *answer, fds, fd_count,
-                                             FBY_CONNECT_TIMEOUT_MS, error);
-        if (got == FBY_EINTR) continue;
-        if (got < 0) return got;
+                                             milliseconds_left(task), error);
+        if (got == FBY_ETIMEDOUT || got == FBY_EINTR) return got;
         fby_error why = FBY_ERROR_INIT;
-        if (!failure_read(&answer->failed, got, &why)) return got;
+        if (got < 0 || !failure_read(&answer->failed, got, &why)) {
+            task->asked = 0;
+            return got;
+        }
         /* The descriptor that says so comes later, after what was delivered before: this is its reason. */
+        for (int i = 0; i < *fd_count; i++) close(fds[i]);
         task->told = why;
     }
 }
@@ -576,17 +595,18 @@ static int segments_forget(fby_task *task, fby_error *error)
 {
     fby_stream *stream = task->stream;
     uint32_t gone = fby_load_relaxed_u32(&((const fby_down_words *)stream->down.base)->gone); /* a hint */
-    if (gone == stream->gone) return 0;
+    if (gone == stream->gone || task->asked == FBY_MESSAGE_SEGMENT) return 0;
     const fby_message question = fby_message_head(FBY_MESSAGE_BLOCKS, 0);
     segment_answer answer;
     int fd_count = 0;
+    if (!task->asked) task->asked_gone = gone;
     int64_t got = ask(task, &question, sizeof question, &answer, NULL, &fd_count, error);
     if (got < 0) return (int)got;
     if (answer.head.type != FBY_MESSAGE_BLOCKS_REPLY || got != sizeof answer.blocks ||
         answer.blocks.count > FBY_BLOCKS_MOST)
         return fby_fail(error, FBY_EPROTO,
                         "the server answered the question for its blocks with something else");
-    stream->gone = gone;
+    stream->gone = task->asked_gone;
     FBY_CRASH_POINT("client: blocks received");
     for (uint32_t i = 0; i < stream->mapped_count;) {
         bool there = false;
@@ -660,8 +680,9 @@ static int batch_number(fby_task *task, fby_batch *batch, const fby_descriptor *
  * what is there can't be had any more. */
 static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
 {
-    fby_descriptor descriptor;
-    while (fby_delivery_take(&task->stream->reader, &descriptor, TAKE_MOST)) {
+    while (task->has_current || fby_delivery_take(&task->stream->reader, &task->current, TAKE_MOST)) {
+        const fby_descriptor descriptor = task->current;
+        task->has_current = true;
         FBY_CRASH_POINT("client: descriptor taken");
         if (descriptor.flags & FBY_DESCRIPTOR_ERROR) return failure_receive(task, error);
         if (descriptor.flags & FBY_DESCRIPTOR_END) {
@@ -677,6 +698,11 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         fby_error why = FBY_ERROR_INIT;
         int status = extent_add(task, &descriptor, &why);
         if (status == FBY_ELOST) return status;
+        if (status == FBY_ETIMEDOUT || status == FBY_EINTR) {
+            if (error) *error = why;
+            return status;
+        }
+        task->has_current = false;
         if (status) return fby_task_fail(task, status, &why, error);
         if (!(descriptor.flags & FBY_DESCRIPTOR_LAST)) continue;
         status = batch_number(task, task->assembling, &descriptor, &why);
@@ -726,12 +752,8 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                         "all %u batches of the window are held, so no further one can come: release a batch "
                         "first, copy what must be kept, or raise `window`",
                         task->info.window);
-    if (task->tie == FBY_TIE_HELD) {
-        fby_error forgetting = FBY_ERROR_INIT;
-        status = segments_forget(task, &forgetting);
-        if (status && status != FBY_ELOST) return fby_task_fail(task, status, &forgetting, error);
-    }
-    uint64_t started = 0, deadline = UINT64_MAX;
+    uint64_t deadline = timeout_ns >= 0 ? fby_now_ns() + (uint64_t)timeout_ns : UINT64_MAX;
+    task->wait_until = deadline;
     for (;;) {
         bool gone = false;
         if (task->tie == FBY_TIE_HELD) {
@@ -744,10 +766,6 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
          * by. */
         uint32_t seen = task->stream->reader.head;
         uint64_t now = fby_now_ns();
-        if (!started) {
-            started = now;
-            if (timeout_ns >= 0) deadline = now + (uint64_t)timeout_ns;
-        }
         if (gone) {
             status = fby_task_lose(task, error);
             if (status) return status;
@@ -831,17 +849,21 @@ int fby_task_abandon(fby_task *task, fby_error *error)
     status = fby_connection_send(&task->connection, &message, sizeof message, error);
     if (status == FBY_ELOST) return abandon_alone(task, error);
     if (status) return status;
-    union {
-        fby_epoch_message epoch;
-        fby_failed failed;
-        uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
-    } answer;
+    segment_answer answer;
     fby_error why = FBY_ERROR_INIT;
     int64_t got;
-    do
-        got = fby_connection_receive(&task->connection, &answer, sizeof answer, NULL, NULL,
+    do {
+        int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
+        got = fby_connection_receive(&task->connection, &answer, sizeof answer, fds, &fd_count,
                                      FBY_CONNECT_TIMEOUT_MS, &why);
-    while (got == FBY_EINTR);
+        for (int k = 0; got >= 0 && k < fd_count; k++) close(fds[k]);
+        /* The answer to a question that a wait left open comes first: it is asked again. */
+        bool other = got >= 0 && answer.head.type != FBY_MESSAGE_ABANDONED &&
+                     answer.head.type != FBY_MESSAGE_TASK_FAILED;
+        if (!task->asked || !other) continue;
+        task->asked = 0;
+        got = FBY_EINTR;
+    } while (got == FBY_EINTR);
     if (got == FBY_ELOST) return abandon_alone(task, error);
     if (got == FBY_EEND) return epoch_leave(task, task->info.epochs, error);
     if (got < 0)

@@ -468,3 +468,27 @@ def test_the_index_is_the_servers_alone(hundred, tmp_path):
         cache = str(tmp_path / "server" / "cache")
         assert cache in pathlib.Path(f"/proc/{server.pid}/maps").read_text()
         assert cache not in pathlib.Path(f"/proc/{probe.pid}/maps").read_text()
+
+
+def test_a_stopped_server_only_means_waiting(hundred, tmp_path):
+    """Also while the client asks it for a segment: a wait ends at its deadline, may be repeated, and goes on when the server does."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="sequential", epochs=None)
+    with Server(tmp_path / "server") as server:
+        for taken in range(3):
+            with Probe(spec, server) as probe:
+                assert [b["ids"][0] for b in probe.batches(taken)] == [8 * n for n in range(taken)]
+                time.sleep(0.2)  # what comes next stands in the ring
+                os.kill(server.pid, signal.SIGSTOP)
+                try:
+                    for _ in range(3):
+                        started = time.monotonic()
+                        answer = probe.ask("next 200")
+                        assert "error" not in answer or answer["error"] == ETIMEDOUT, answer
+                        assert time.monotonic() - started < 2
+                        taken += "error" not in answer
+                        if "error" not in answer:
+                            probe.ask(f"release {answer['batch']}")
+                finally:
+                    os.kill(server.pid, signal.SIGCONT)
+                assert [b["ids"][0] for b in probe.batches(3)] == [8 * n % 104 for n in range(taken, taken + 3)]
+                assert probe.ask("abandon") == {"abandoned": True}
