@@ -189,13 +189,13 @@ int fby_batch_copy(const fby_batch *batch, void *out, uint64_t bytes, fby_error 
     if (bytes < needed)
         return fby_fail(error, FBY_EINVAL, "a buffer of %llu bytes can't hold a batch of %llu",
                         (unsigned long long)bytes, (unsigned long long)needed);
+    int status = fby_fork_check(batch->task->fork_generation, error);
+    if (status) return status;
     uint8_t *to = out;
-    for (uint32_t i = 0; i < batch->piece_count; i++) {
-        fby_tensor piece;
-        int status = fby_batch_extent(batch, i, &piece, error);
-        if (status) return status;
-        memcpy(to, piece.data, piece.bytes);
-        to += piece.bytes;
+    for (uint32_t i = 0; i < batch->extent_count; i++) {
+        uint64_t piece = batch->extents[i].count * batch->task->info.sample_bytes;
+        memcpy(to, batch->extents[i].data, piece);
+        to += piece;
     }
     return 0;
 }
