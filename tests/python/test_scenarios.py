@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from processes import Server, write_spec
 
-pytestmark = pytest.mark.usefixtures("surroundings")
+pytestmark = [pytest.mark.usefixtures("surroundings"), pytest.mark.slow]
 
 TRAINER = conftest.BUILD / "tests" / "server" / "fby_trainer"
 SCALE = float(os.environ.get("FOREBAY_TEST_SCALE", "1"))

@@ -158,6 +158,7 @@ def strict_round(hundred, folder, chance):
         eventually(lambda: not server.status()["tasks"] and server.status()["memory"]["used"] == 0)
 
 
+@pytest.mark.slow
 def test_strict_tasks_get_the_bytes_that_they_get_alone(hundred, tmp_path):
     """Whatever joins, leaves, is stopped or killed beside them: half a minute of rounds. The seed is printed."""
     seed = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 32)))
