@@ -154,7 +154,8 @@ def test_bad_samples_are_replaced_after_a_resume_too(hundred, tmp_path, order):
                 assert after.pop()["error"] == EEND
             assert places(before + after) == places(expected)
             once = [i for b in before + after for i, flag in zip(b["ids"], b["flags"]) if not flag & REPEAT]
-            assert sorted(once) == sorted(set(range(100)) - bad)
+            # What stood in as a repeat may have been drawn by then, but not delivered: the state counts it as had.
+            assert len(set(once)) == len(once) and {i for b in before + after for i in b["ids"]} == set(range(100)) - bad
             if order == "strict":
                 assert [b["hash"] for b in after] == [b["hash"] for b in expected[stop:]]
 
