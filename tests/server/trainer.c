@@ -2,9 +2,9 @@
  *
  *     trainer SOCKET SPEC RATE SECONDS [RANK]
  *
- * RATE samples a second, for SECONDS; one of several ranks, until the first of them ends. A step begins when its batch is there and the step before is over; a batch goes
- * back when its step is over. The answer is one line of JSON: samples taken, seconds, and the ids in the order they came,
- * a list an epoch. */
+ * RATE samples a second, for SECONDS; one of several ranks, until the first of them ends. A step begins when
+ * its batch is there and the step before is over; a batch goes back when its step is over. The answer is one
+ * line of JSON: samples taken, seconds, and the ids in the order they came, a list an epoch. */
 #include <forebay/forebay.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -69,7 +69,8 @@ int main(int count, char **arguments)
     double took = now() - start;
     fby_task_close(&task);
     fby_disconnect(&client);
-    json_t *answer = json_pack("{s:I, s:f, s:o}", "taken", (json_int_t)taken, "seconds", took, "epochs", epochs);
+    json_t *answer =
+        json_pack("{s:I, s:f, s:o}", "taken", (json_int_t)taken, "seconds", took, "epochs", epochs);
     json_dumpf(answer, stdout, JSON_COMPACT);
     json_decref(answer);
     return 0;
