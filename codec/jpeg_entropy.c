@@ -205,7 +205,7 @@ static inline int32_t value_of(const reader *r, unsigned entry)
 {
     unsigned size = entry >> FBY_HUFFMAN_SIZE_SHIFT & FBY_HUFFMAN_SIZE_MASK;
     uint64_t value = r->bits << ((entry & FBY_HUFFMAN_LENGTH_MASK) - size);
-    int32_t negative = ~(int32_t)((int64_t)value >> 63);
+    int32_t negative = (int32_t)(value >> 63) - 1; /* all ones where its first bit is 0 */
 
     return (int32_t)(value >> 1 >> (63 - size)) + (negative & (1 - (1 << size)));
 }

@@ -318,10 +318,8 @@ static int crew_epoch_find(fby_subscription *const *of, uint32_t ranks, uint64_t
                            fby_error *error)
 {
     uint32_t least = 0, most = 0;
-    uint64_t epochs[FBY_SAMPLER_RANKS];
-    uint64_t places[FBY_SAMPLER_RANKS];
+    uint64_t epochs[FBY_SAMPLER_RANKS] = {0}, places[FBY_SAMPLER_RANKS] = {0};
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        epochs[rank] = places[rank] = 0;
         if (of[rank]->resumed) places[rank] = fby_state_next(of[rank]->resumed, samples, &epochs[rank]);
         if (epochs[rank] < epochs[least]) least = rank;
         if (epochs[rank] > epochs[most] || (epochs[rank] == epochs[most] && places[rank] > places[most]))

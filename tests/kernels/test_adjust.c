@@ -1,6 +1,7 @@
 /* Every tier adjusts colours as the C tier does: all colours, random rows that end at a guard page, and the
  * whole picture's mean. That the C tier is right, tests/python/test_kernels.py says. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -390,11 +390,10 @@ Test(spec, padding_and_colours_in_every_form)
         "- pad: {padding: 3, fill: 0, padding_mode: constant}",
         "- pad: {padding: [1, 2, 1, 2], fill: 0, padding_mode: constant}",
         "- pad: {padding: [1, 2, 3, 4], fill: [9, 8, 7], padding_mode: constant}",
-        "- color_jitter: {brightness: [0.5, 1.5], contrast: [0, 2.5], saturation: [0, 2], hue: [-0.25, "
-        "0.25], "
-        "augment_seed: 0}",
-        "- random_crop: {size: 8, padding: 0, pad_if_needed: false, fill: 0, padding_mode: constant, "
-        "augment_seed: 0}"};
+        ("- color_jitter: {brightness: [0.5, 1.5], contrast: [0, 2.5], saturation: [0, 2], hue: [-0.25, "
+         "0.25], augment_seed: 0}"),
+        ("- random_crop: {size: 8, padding: 0, pad_if_needed: false, fill: 0, padding_mode: constant, "
+         "augment_seed: 0}")};
     char *text = fby_spec_print(spec);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         cr_assert_not_null(strstr(text, expected[i]), "no %s in %s", expected[i], text);
