@@ -222,6 +222,39 @@ static void returning_client(void)
     }
 }
 
+/* --- all is taken: a conductor that sleeps learns that its client has taken all that was delivered, though
+ * nothing came back. The fences are the callers' (fby_engine_park, fby_task_next) --- */
+
+static bool all_taken(void)
+{
+    return fby_delivery_head(up_words()) == task.delivery_writer.tail;
+}
+
+static void asking_server(void)
+{
+    for (uint64_t sequence = 0; sequence < BLOCKS; sequence++) {
+        deliver(sequence);
+        fby_wake_client(down_words(), up_words());
+    }
+    while (!all_taken()) {
+        fby_conductor_park(down_words());
+        fby_fence_seq_cst();
+        if (!all_taken()) explore_event_wait(EVENT);
+        fby_conductor_unpark(down_words());
+    }
+}
+
+static void keeping_client(void)
+{
+    while (task.consumed < BLOCKS) {
+        fby_descriptor out[RING];
+        uint32_t count = take_sleeping(out, 0);
+        for (uint32_t i = 0; i < count; i++) use(&out[i]);
+        fby_fence_seq_cst();
+        fby_wake_conductor(down_words(), EVENT);
+    }
+}
+
 /* --- exchange: all of it -----------------------------------------------------------------------------------
  */
 
@@ -283,5 +316,6 @@ const explore_scenario task_scenarios[TASK_SCENARIOS] = {
      .killable = {true, true},
      .may_starve = {true, false},
      .bounds = {4, 3, 1, 0}},
+    {"all is taken", 2, task_set_up, {asking_server, keeping_client}, NULL, KILLS, .bounds = {2, 2, 1, 0}},
     {"exchange", 2, task_set_up, {exchange_server, exchange_client}, NULL, KILLS, .bounds = {2, 1, 1, 0}},
 };

@@ -4,7 +4,7 @@
 
 #include "tests/explorer/machine.h"
 
-enum { TASK_SCENARIOS = 6, GATE_SCENARIOS = 3, MPMC_SCENARIOS = 6 };
+enum { TASK_SCENARIOS = 7, GATE_SCENARIOS = 3, MPMC_SCENARIOS = 6 };
 
 extern const explore_scenario task_scenarios[TASK_SCENARIOS]; /* a server and its client */
 extern const explore_scenario gate_scenarios[GATE_SCENARIOS];
