@@ -2,15 +2,14 @@
  * nothing is shared, handed over or waited for. What a loader adds to this is its price.
  *
  * usage: perf_bare SPEC EPOCHS THREADS */
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "dataplane/plan/plan.h"
 #include "io/dataset.h"
+#include "perf/side/sample.h"
 #include "perf/side/side.h"
 
 enum {
@@ -31,16 +30,6 @@ typedef struct worker {
     uint8_t *file, *out;
 } worker;
 
-static size_t read_file(uint64_t id, uint8_t *to)
-{
-    size_t size = fby_dataset_size(dataset, id);
-    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id), O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, to, size + 1);
-    if (length != (ssize_t)size) perf_side_fail("can't read %s", fby_dataset_path(dataset, id));
-    close(fd);
-    return size;
-}
-
 static void *work(void *argument)
 {
     worker *w = argument;
@@ -49,7 +38,7 @@ static void *work(void *argument)
     for (uint64_t i; (i = atomic_fetch_add(&next_sample, 1)) < count;) {
         void *slot = w->out + i % SLOTS * bytes;
         fby_work item = {.bytes = w->file,
-                         .length = read_file(order[i], w->file),
+                         .length = perf_sample_read(dataset, order[i], w->file),
                          .id = order[i],
                          .branches = 1,
                          .turn = epoch,

@@ -9,32 +9,9 @@
 #include <stdlib.h>
 
 #include "perf/side/side.h"
+#include "perf/side/trainer.h"
 
 enum { WARM_BATCHES = 8 };
-
-static volatile unsigned char seen;
-
-/* Takes a batch as a trainer does; returns its samples. */
-static uint64_t take(fby_task *task)
-{
-    fby_error error = FBY_ERROR_INIT;
-    fby_batch *batch = NULL;
-    int status;
-    do {
-        status = fby_task_next(task, -1, &batch, &error);
-    } while (status == FBY_EINTR);
-    if (status) perf_side_fail("no batch: %s", error.text);
-
-    for (uint32_t i = 0; i < fby_batch_extents(batch); i++) {
-        fby_tensor tensor;
-        if (fby_batch_extent(batch, i, &tensor, &error)) perf_side_fail("no tensor: %s", error.text);
-        for (int64_t sample = 0; sample < tensor.shape[0]; sample++)
-            seen = ((const unsigned char *)tensor.data)[sample * tensor.strides[0]];
-    }
-    uint64_t samples = fby_batch_count(batch);
-    fby_batch_release(&batch);
-    return samples;
-}
 
 int main(int argc, char **argv)
 {
@@ -55,10 +32,10 @@ int main(int argc, char **argv)
         perf_side_fail("%s", error.text);
 
     while (perf_side_asked()) {
-        for (int i = 0; i < WARM_BATCHES; i++) take(task);
+        for (int i = 0; i < WARM_BATCHES; i++) perf_trainer_take(task);
         perf_instant from = perf_side_now(fby_client_pid(client));
         uint64_t samples = 0;
-        for (uint64_t i = 0; i < epochs * info.batches; i++) samples += take(task);
+        for (uint64_t i = 0; i < epochs * info.batches; i++) samples += perf_trainer_take(task);
         perf_side_answer(samples, from, perf_side_now(fby_client_pid(client)));
     }
     fby_task_close(&task);

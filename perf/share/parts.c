@@ -4,14 +4,13 @@
  * usage: perf_parts SPEC ABOVE     ABOVE: how many of the pipeline's ops lie above the fork
  *
  * Prints {"above_us": …, "below_us": …}: CPU time, reading included, over one pass through the data set. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "dataplane/plan/tree.h"
 #include "io/dataset.h"
+#include "perf/side/sample.h"
 #include "perf/side/side.h"
 
 enum { PADDING = 64 /* bytes that a decoder may read past the end */ };
@@ -21,16 +20,6 @@ static double cpu_us(void)
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static size_t file_read(const fby_dataset *dataset, uint64_t id, uint8_t *to)
-{
-    size_t size = fby_dataset_size(dataset, id);
-    int fd = openat(fby_dataset_directory(dataset), fby_dataset_path(dataset, id), O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, to, size + 1);
-    if (length != (ssize_t)size) perf_side_fail("can't read %s", fby_dataset_path(dataset, id));
-    close(fd);
-    return size;
 }
 
 /* Applies the ops of stages `from` to `to`, the last excluded. */
@@ -66,7 +55,7 @@ int main(int argc, char **argv)
     for (uint64_t id = 0; id < count; id++) {
         double start = cpu_us();
         fby_picture picture;
-        fby_picture_start(&picture, memory, file, file_read(dataset, id, file));
+        fby_picture_start(&picture, memory, file, perf_sample_read(dataset, id, file));
         ops_apply(plan, 1, above + 1, &picture, id);
         fby_reason reason = fby_picture_settle(&picture);
         double forked = cpu_us();

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "perf/side/side.h"
+#include "perf/side/trainer.h"
 
 enum { TASKS_MOST = 16, WARM_BATCHES = 6, LOOK_NS = 300000, SEED = 1 };
 
@@ -42,7 +43,6 @@ typedef struct board {
 static board *shared;
 static uint32_t tasks;
 static pid_t processes[TASKS_MOST];
-static volatile unsigned char seen;
 
 static void pause_briefly(void)
 {
@@ -79,26 +79,6 @@ static void leave(subscription *own)
     fby_disconnect(&own->client);
 }
 
-static uint64_t take(fby_task *task)
-{
-    fby_error error = FBY_ERROR_INIT;
-    fby_batch *batch = NULL;
-    int status;
-    do {
-        status = fby_task_next(task, -1, &batch, &error);
-    } while (status == FBY_EINTR);
-    if (status) perf_side_fail("no batch: %s", error.text);
-    for (uint32_t i = 0; i < fby_batch_extents(batch); i++) {
-        fby_tensor tensor;
-        if (fby_batch_extent(batch, i, &tensor, &error)) perf_side_fail("no tensor: %s", error.text);
-        for (int64_t sample = 0; sample < tensor.shape[0]; sample++)
-            seen = ((const unsigned char *)tensor.data)[sample * tensor.strides[0]];
-    }
-    uint64_t samples = fby_batch_count(batch);
-    fby_batch_release(&batch);
-    return samples;
-}
-
 _Noreturn static void train(uint32_t index, const char *socket, const char *spec, bool comes_and_goes)
 {
     subscription own = {0};
@@ -113,7 +93,7 @@ _Noreturn static void train(uint32_t index, const char *socket, const char *spec
             while (atomic_load(&shared->seats[0].samples) < atomic_load(&at->join_at)) pause_briefly();
             if (!own.task) join(&own, at, socket, spec);
         }
-        atomic_fetch_add(&at->samples, take(own.task));
+        atomic_fetch_add(&at->samples, perf_trainer_take(own.task));
     }
 }
 
