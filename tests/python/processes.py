@@ -66,6 +66,15 @@ class Server:
         assert code in (0, -signal.SIGKILL, -signal.SIGSEGV), log
 
 
+def eventually(look, seconds=10):
+    """What `look` returns, once that is true."""
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, "it didn't come true in time"
+        time.sleep(0.02)
+    return found
+
+
 class Probe:
     """A client process that does what it is told; see tests/server/probe.c. `reconnect`: seconds that it waits for a lost server's successor."""
 

@@ -1,5 +1,6 @@
 """The command line program: what it prints, where, and how it ends."""
 
+import functools
 import json
 import os
 import pathlib
@@ -13,11 +14,13 @@ import subprocess
 import time
 
 import conftest
+import processes
 import pytest
 from PIL import Image
 from processes import DENY_URING, FOREBAY, Probe, Server, hundred, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
+eventually = functools.partial(processes.eventually, seconds=20)  # whole commands start meanwhile
 COMMANDS = ["run", "serve", "plan", "status", "doctor"]
 CROP, FLIP, IMAGENET = {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}
 PIPELINES = {"a": ["decode", CROP, FLIP, IMAGENET], "b": ["decode", CROP, FLIP, {"to": {"dtype": "u8"}}],
@@ -65,14 +68,6 @@ def alone(tmp_path, monkeypatch):
 def three(hundred, tmp_path):
     """Specs that share decoding; two of them the crop and the flip, too."""
     return [write_spec(tmp_path / f"{name}.yaml", hundred, order="shared", pipeline=pipeline) for name, pipeline in PIPELINES.items()]
-
-
-def eventually(look, seconds=20):
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until, "it didn't come to that"
-        time.sleep(0.05)
-    return found
 
 
 # --- the program as a whole -------------------------------------------------------------------------------------------

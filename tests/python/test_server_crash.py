@@ -39,13 +39,6 @@ def crash_at(point, hit):
     return {"FOREBAY_CRASH_POINT": f"{point}:{hit}"}
 
 
-def eventually(condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it didn't come true in time"
-        time.sleep(0.01)
-
-
 @pytest.fixture(scope="module")
 def copse(tmp_path_factory):
     """121 tiny pictures, one of which is none."""

@@ -12,19 +12,12 @@ import time
 
 import pytest
 from processes import (DENY_URING, EEND, EFORKED, EINVAL, ELOST, ENOMEM, ENOTSUP, EPERM, ESAMPLE, ETIMEDOUT, FOREBAY, PROBE, STUCK_JPEG,  # noqa: F401
-                       Probe, Server, descriptors, hundred, write_spec)
+                       Probe, Server, descriptors, eventually, hundred, write_spec)
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 CRASH = {"LD_PRELOAD": str(STUCK_JPEG), "ASAN_OPTIONS": f"verify_asan_link_order=0:{os.environ.get('ASAN_OPTIONS', '')}:handle_segv=0",
          "TSAN_OPTIONS": f"{os.environ.get('TSAN_OPTIONS', '')}:handle_segv=0"}
 STUCK = {"LD_PRELOAD": str(STUCK_JPEG), "ASAN_OPTIONS": "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")}
-
-
-def eventually(condition, seconds=10):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it didn't come true in time"
-        time.sleep(0.02)
 
 
 # --- processes that die or stop -----------------------------------------------------------------------------------

@@ -20,17 +20,10 @@ import pytest
 from peers import (ABANDON, ABANDONED, BLOCKS, BLOCKS_REPLY, DOWN, FAILED, HELLO, OPEN, OPENED, PROGRESS, SEGMENT, SEGMENT_ASK, SEGMENT_REPLY, STATUS,
                    STATUS_REPLY, TASK_FAILED, UP, WELCOME, FakeServer, Hostile, head, hello, layout_hash_of, region, send_with)
 from processes import (EEND, EINVAL, ELOST, EPROTO, ESAMPLE, EVERSION, FOREBAY, PROBE, STUCK_JPEG, Probe, Server, descriptors,  # noqa: F401
-                       hundred, resident, write_spec)
+                       eventually, hundred, resident, write_spec)
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 STUCK = {"LD_PRELOAD": str(STUCK_JPEG), "ASAN_OPTIONS": "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")}
-
-
-def eventually(condition, seconds=10):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it didn't come true in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from PIL import Image
-from processes import EEND, ESAMPLE, Probe, Server, descriptors, hundred, write_spec  # noqa: F401
+from processes import EEND, ESAMPLE, Probe, Server, descriptors, eventually, hundred, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -28,13 +28,6 @@ def many(tmp_path_factory):
         name.mkdir(exist_ok=True)
         Image.new("RGB", (20 + number % 5, 18), (number % 256, number // 8 % 256, 90)).save(name / f"{number:04}.jpg", quality=80)
     return folder
-
-
-def eventually(condition, seconds=10):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it didn't come true in time"
-        time.sleep(0.02)
 
 
 def of_epoch(batches, epoch):
