@@ -34,6 +34,11 @@ typedef struct fby_digest {
     uint64_t high, low;
 } fby_digest;
 
+static inline bool fby_digest_equal(fby_digest a, fby_digest b)
+{
+    return a.high == b.high && a.low == b.low;
+}
+
 typedef struct fby_dataset fby_dataset;
 
 int fby_dataset_open(fby_dataset **out, const fby_dataset_options *options, fby_error *error);

@@ -9,11 +9,6 @@
 
 enum { READ_PADDING = 64 };
 
-static bool same(fby_digest a, fby_digest b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 int fby_graph_make(fby_graph **out, const fby_dataset *dataset, const fby_spec *const *specs,
                    const char *const *labels, uint32_t count, fby_error *error)
 {
@@ -106,7 +101,8 @@ static void subject_end(subject *it)
     for (uint32_t b = 0; b < branches; b++) {
         bool owner = true;
         for (uint32_t other = 0; other < b; other++)
-            owner = owner && !same(fby_plan_branch_key(it->plan, b), fby_plan_branch_key(it->plan, other));
+            owner = owner &&
+                    !fby_digest_equal(fby_plan_branch_key(it->plan, b), fby_plan_branch_key(it->plan, other));
         if (owner) free(it->out[b]);
     }
     fby_plan_destroy(&it->plan);
@@ -118,7 +114,7 @@ static bool subject_make(subject *out, fby_plan *plan)
     *out = (subject){.plan = plan};
     for (uint32_t b = 0; b < fby_plan_branches(plan); b++) {
         for (uint32_t other = 0; other < b && !out->out[b]; other++)
-            if (same(fby_plan_branch_key(plan, b), fby_plan_branch_key(plan, other)))
+            if (fby_digest_equal(fby_plan_branch_key(plan, b), fby_plan_branch_key(plan, other)))
                 out->out[b] = out->out[other];
         if (!out->out[b]) out->out[b] = malloc(fby_plan_branch(plan, b).sample_bytes + READ_PADDING);
         if (!out->out[b]) return false;

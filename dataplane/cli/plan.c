@@ -100,8 +100,7 @@ static int dataset_get(plans *all, uint32_t i, const char *cache, fby_error *err
 
 static bool same_data(const fby_dataset *one, const fby_dataset *other)
 {
-    fby_digest a = fby_dataset_fingerprint(one), b = fby_dataset_fingerprint(other);
-    return a.high == b.high && a.low == b.low;
+    return fby_digest_equal(fby_dataset_fingerprint(one), fby_dataset_fingerprint(other));
 }
 
 /* A graph for each data set. */

@@ -57,7 +57,7 @@ static int32_t stage_find(fby_plan *plan, int32_t parent, const fby_op_use *use,
     int32_t *link = &plan->stages[parent].first;
     while (*link >= 0) {
         fby_stage *stage = &plan->stages[*link];
-        if (stage->key.high == key.high && stage->key.low == key.low) {
+        if (fby_digest_equal(stage->key, key)) {
             free(text);
             return *link;
         }

@@ -40,21 +40,13 @@ static void expect(expected *books, uint32_t place, uint32_t seat)
         books->holders[block][index] |= bit;
 }
 
-/* A stand-in's place goes before the one that the draw came with. */
-static uint32_t pending_place(const fby_pending *pending, uint32_t index)
-{
-    for (uint32_t i = 0; i < pending->swap_count; i++)
-        if (pending->swaps[i].index == index) return pending->swaps[i].place;
-    return pending->drawn->parts[pending->part].places[index];
-}
-
 static task_sum task_expect(expected *books, const fby_subscription *task)
 {
     task_sum sum = {0};
     for (uint32_t i = 0; i < task->pending_count; i++) {
         const fby_pending *pending = &task->pending[i];
         for (uint32_t k = 0; k < pending->drawn->lot.count; k++)
-            expect(books, pending_place(pending, k), task->seat);
+            expect(books, fby_pending_place(pending, k, NULL), task->seat);
         sum.pending += pending->drawn->lot.count;
     }
     for (uint32_t i = 0; i < task->extent_count; i++) {
@@ -186,8 +178,8 @@ json_t *fby_source_audit(const fby_source *source)
         all.assembling += sum.assembling;
         all.held += sum.held;
         disagree += !task_agrees(task, &sum);
-        if (!task->closing) live |= UINT64_C(1) << task->seat;
-        seats |= UINT64_C(1) << task->seat;
+        if (!task->closing) live |= fby_seat_bit(task);
+        seats |= fby_seat_bit(task);
         tasks++;
     }
     bool sound = !books.unknown && !disagree && seats == source->seats;

@@ -104,7 +104,6 @@ struct fby_source {
     fby_crew *crews[FBY_SAMPLER_TASKS]; /* by the sampler's number */
     fby_subscription *tasks;            /* all with a seat */
     fby_source *next;                   /* the conductor's list: those with tasks */
-    bool listed;
     uint64_t seats;
     uint32_t batch_most; /* of the members */
     uint32_t out;        /* lots in the engine */
@@ -319,6 +318,14 @@ struct fby_subscription {
     fby_bad_sample bad[BAD_REMEMBERED]; /* the latest; bad_total counts all */
 };
 
+static inline uint64_t fby_seat_bit(const fby_subscription *task)
+{
+    return UINT64_C(1) << task->seat;
+}
+
+/* The place of a pending draw's sample, that of a stand-in before the one that the draw came with; its flags
+ * in *flags, where not NULL. */
+uint32_t fby_pending_place(const fby_pending *pending, uint32_t index, uint8_t *flags);
 /* Delivers what is ready, in its turn. */
 void fby_subscription_deliver(fby_subscription *task);
 /* A block is no more: all of it has come back. */

@@ -93,9 +93,8 @@ static int budget_take(fby_server *server, const fby_spec *spec, uint64_t bytes,
 static fby_source *source_find(fby_server *server, fby_digest fingerprint, uint64_t count)
 {
     fby_source *source = server->registry;
-    while (source &&
-           (source->fingerprint.high != fingerprint.high || source->fingerprint.low != fingerprint.low ||
-            fby_dataset_count(source->dataset) != count))
+    while (source && (!fby_digest_equal(source->fingerprint, fingerprint) ||
+                      fby_dataset_count(source->dataset) != count))
         source = source->registered;
     return source;
 }

@@ -13,11 +13,6 @@
 #include "dataplane/server/internal.h"
 #include "ringbuf/atomic.h"
 
-static bool same(fby_digest a, fby_digest b)
-{
-    return a.high == b.high && a.low == b.low;
-}
-
 /* --- memory
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -27,11 +22,11 @@ static uint64_t places_needed(const fby_source *source, fby_digest key, const fb
     uint64_t most = source->batch_most, windows = 0, tasks = 0;
     if (with && with->spec->batch_size > most) most = with->spec->batch_size;
     for (const fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-        if (!same(task->key, key)) continue;
+        if (!fby_digest_equal(task->key, key)) continue;
         windows += task->window_samples;
         tasks++;
     }
-    if (with && same(with->key, key)) {
+    if (with && fby_digest_equal(with->key, key)) {
         windows += with->window_samples;
         tasks++;
     }
@@ -46,7 +41,7 @@ uint64_t fby_group_needs(const fby_group *group)
 static fby_group *group_find(const fby_source *source, fby_digest key)
 {
     fby_group *group = source->groups;
-    while (group && !same(group->key, key)) group = group->next;
+    while (group && !fby_digest_equal(group->key, key)) group = group->next;
     return group;
 }
 
@@ -101,7 +96,7 @@ static bool missing_list(fby_source *source, const fby_subscription *task, fby_s
     bool found = false;
     for (fby_group *group = source->groups; group; group = group->next) {
         uint64_t needed = places_needed(source, group->key, task);
-        found = found || same(group->key, task->key);
+        found = found || fby_digest_equal(group->key, task->key);
         if (needed > group->places &&
             !grown_add(source, job, group->key, &group->info, needed - group->places))
             return false;
@@ -163,7 +158,7 @@ static void store_retire(fby_source *source, fby_store *store)
     store->next = source->gone;
     source->gone = store;
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-        if (!(store->mapped >> task->seat & 1)) continue;
+        if (!(store->mapped & fby_seat_bit(task))) continue;
         /* Relaxed: a hint to ask; the answer is what counts. */
         fby_store_relaxed_u32(&((fby_down_words *)task->down.base)->gone, ++task->gone);
     }
@@ -223,7 +218,7 @@ uint32_t fby_source_blocks(fby_subscription *task, uint32_t *blocks, uint32_t mo
     uint32_t count = 0;
     seat_unmaps(task->source, task->seat, false);
     for (const fby_store *store = task->group->stores; store && count < most; store = store->next)
-        if (store->mapped >> task->seat & 1) blocks[count++] = store->block;
+        if (store->mapped & fby_seat_bit(task)) blocks[count++] = store->block;
     return count;
 }
 
@@ -232,7 +227,7 @@ int fby_source_segment(fby_subscription *task, uint32_t block)
     fby_source *source = task->source;
     fby_store *store = block < source->store_room ? source->stores[block] : NULL;
     if (!store || store->group != task->group) return -1;
-    store->mapped |= UINT64_C(1) << task->seat;
+    store->mapped |= fby_seat_bit(task);
     return store->segment.fd;
 }
 
@@ -388,7 +383,7 @@ static int crew_enter(fby_source *source, fby_subscription *task, fby_error *err
     const fby_spec *spec = task->spec;
     for (uint32_t bit = 0; spec->ranks > 1 && bit < FBY_SAMPLER_TASKS; bit++) {
         fby_crew *crew = source->crews[bit];
-        if (!crew || crew->broken || crew->done || !same(crew->identity, task->identity) ||
+        if (!crew || crew->broken || crew->done || !fby_digest_equal(crew->identity, task->identity) ||
             crew->of[task->rank])
             continue;
         task->crew = crew;
@@ -489,7 +484,7 @@ static int task_join(fby_source *source, fby_subscription *task, fby_error *erro
         crew_leave(source, task);
         return status;
     }
-    source->seats |= UINT64_C(1) << task->seat;
+    source->seats |= fby_seat_bit(task);
     task->crew->of[task->rank] = task;
     task->crew->present++;
     task->admitted = true;
@@ -510,8 +505,7 @@ int fby_source_admit(fby_source *source, fby_subscription *task, fby_setup_job *
         groups_shrink(source);
         return status;
     }
-    if (!source->listed) {
-        source->listed = true;
+    if (!task->next_of_source) { /* its first */
         source->next = source->server->sources;
         source->server->sources = source;
     }
@@ -541,7 +535,7 @@ void fby_source_forget(fby_subscription *task)
     if (!task->admitted) return;
     fby_source *source = task->source;
     task->admitted = false;
-    source->seats &= ~(UINT64_C(1) << task->seat);
+    source->seats &= ~(fby_seat_bit(task));
     FBY_CRASH_POINT("seat free");
     fby_subscription **link = &source->tasks;
     while (*link != task) link = &(*link)->next_of_source;
@@ -553,7 +547,6 @@ void fby_source_forget(fby_subscription *task)
     fby_source **listed = &source->server->sources;
     while (*listed != source) listed = &(*listed)->next;
     *listed = source->next;
-    source->listed = false;
     while (source->spare) {
         fby_drawn *drawn = source->spare;
         source->spare = drawn->next;
@@ -566,8 +559,17 @@ void fby_source_forget(fby_subscription *task)
  * ---------------------------------------------------------------------------------------------------------
  */
 
+/* It was held while the draw was under way. */
+static void plan_leave(fby_drawn *drawn)
+{
+    fby_plan *plan = (fby_plan *)drawn->lot.plan;
+    fby_plan_destroy(&plan);
+    drawn->lot.plan = NULL;
+}
+
 static void drawn_free(fby_drawn *drawn)
 {
+    plan_leave(drawn);
     for (uint32_t i = 0; i < drawn->part_room && drawn->parts; i++) {
         free(drawn->parts[i].places);
         if (drawn->lot.outputs) free(drawn->lot.outputs[i].targets);
@@ -636,9 +638,7 @@ static fby_drawn *drawn_take(fby_source *source)
 
 static void drawn_put_away(fby_drawn *drawn)
 {
-    fby_plan *plan = (fby_plan *)drawn->lot.plan;
-    fby_plan_destroy(&plan);
-    drawn->lot.plan = NULL;
+    plan_leave(drawn);
     drawn->next = drawn->source->spare;
     drawn->source->spare = drawn;
 }
@@ -711,8 +711,7 @@ bool fby_source_draw(fby_source *source)
     fby_drawn *drawn = drawn_take(source);
     if (!drawn) return false;
     if (fby_sampler_draw(source->sampler, blocked, &draw) != 1) {
-        drawn->next = source->spare;
-        source->spare = drawn;
+        drawn_put_away(drawn);
         return false;
     }
     FBY_CRASH_POINT("draw made");
@@ -721,7 +720,7 @@ bool fby_source_draw(fby_source *source)
         const fby_draw_target *target = &draw.targets[i];
         fby_subscription *task = source->crews[target->task]->of[target->rank];
         uint32_t part = part_of(drawn, task->group);
-        drawn->parts[part].seats |= UINT64_C(1) << task->seat;
+        drawn->parts[part].seats |= fby_seat_bit(task);
         drawn->waiting++;
         task->under_way++;
         task->pending[task->pending_count++] = (fby_pending){.drawn = drawn,
@@ -803,13 +802,20 @@ static bool stand_in_add(stand_ins *all, const stand_in *one)
     return true;
 }
 
+static void memory_fail(fby_subscription *task)
+{
+    fby_error why = FBY_ERROR_INIT;
+    fby_fail(&why, FBY_ENOMEM, "no memory to replace a bad sample");
+    fby_subscription_fail(task, &why);
+}
+
 /* What the bad sample `index` of `drawn` means to the seats of one part: a failure to come, or a stand-in. */
 static void bad_take(fby_drawn *drawn, uint32_t part, uint32_t index, uint64_t seats, const fby_job *job,
                      stand_ins *all)
 {
     fby_source *source = drawn->source;
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-        if (!(seats >> task->seat & 1) || !task->joined) continue;
+        if (!(seats & fby_seat_bit(task)) || !task->joined) continue;
         fby_pending *pending = pending_of(task, drawn);
         if (!pending || pending->part != part) continue;
         if (!fby_bad_replace(task, job, pending->epoch)) {
@@ -821,7 +827,7 @@ static void bad_take(fby_drawn *drawn, uint32_t part, uint32_t index, uint64_t s
         }
         uint32_t id = 0;
         bool repeat = false;
-        stand_in one = {.part = part, .index = index, .seats = UINT64_C(1) << task->seat};
+        stand_in one = {.part = part, .index = index, .seats = fby_seat_bit(task)};
         if (fby_sampler_substitute(source->sampler, task->bit, pending->epoch, (uint32_t)job->id, &id,
                                    &one.turn, &repeat)) {
             fby_error why = FBY_ERROR_INIT;
@@ -834,11 +840,7 @@ static void bad_take(fby_drawn *drawn, uint32_t part, uint32_t index, uint64_t s
         one.id = id;
         one.flags = FBY_SAMPLE_SUBSTITUTE | (repeat ? FBY_SAMPLE_REPEAT : 0) | drawn->flags[index];
         task->substituted++;
-        if (!stand_in_add(all, &one)) {
-            fby_error why = FBY_ERROR_INIT;
-            fby_fail(&why, FBY_ENOMEM, "no memory to replace a bad sample");
-            fby_subscription_fail(task, &why);
-        }
+        if (!stand_in_add(all, &one)) memory_fail(task);
     }
 }
 
@@ -856,14 +858,6 @@ static bool swap_add(fby_pending *pending, uint32_t index, uint32_t place, uint8
     return true;
 }
 
-/* The place that a pending draw has for its sample `index`. */
-static uint32_t place_now(const fby_pending *pending, uint32_t index)
-{
-    for (uint32_t i = 0; i < pending->swap_count; i++)
-        if (pending->swaps[i].index == index) return pending->swaps[i].place;
-    return pending->drawn->parts[pending->part].places[index];
-}
-
 /* Gives a stand-in a place: that of the sample it replaces, so that the batch stays whole, where all who hold
  * that one take it; else another. */
 static bool stand_in_place(fby_drawn *drawn, stand_in *one)
@@ -872,25 +866,23 @@ static bool stand_in_place(fby_drawn *drawn, stand_in *one)
     fby_group *group = drawn->parts[one->part].group;
     bool placed = false;
     for (fby_subscription *task = source->tasks; task && !placed; task = task->next_of_source) {
-        fby_pending *pending = one->seats >> task->seat & 1 ? pending_of(task, drawn) : NULL;
+        fby_pending *pending = one->seats & fby_seat_bit(task) ? pending_of(task, drawn) : NULL;
         if (!pending) continue;
-        one->place = place_now(pending, one->index);
+        one->place = fby_pending_place(pending, one->index, NULL);
         placed = fby_place_reuse(source, one->place, one->seats);
         break;
     }
     if (!placed && !group->free) return false;
     if (!placed) fby_places_take(group, 1, one->seats, &one->place);
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-        if (!(one->seats >> task->seat & 1)) continue;
+        if (!(one->seats & fby_seat_bit(task))) continue;
         fby_pending *pending = pending_of(task, drawn);
-        uint32_t before = pending ? place_now(pending, one->index) : one->place;
+        uint32_t before = pending ? fby_pending_place(pending, one->index, NULL) : one->place;
         if (!pending || before != one->place)
-            fby_place_release(source, before, UINT64_C(1) << task->seat); /* or it has failed meanwhile */
+            fby_place_release(source, before, fby_seat_bit(task)); /* or it has failed meanwhile */
         if (!pending) continue;
         if (!swap_add(pending, one->index, one->place, one->flags)) {
-            fby_error why = FBY_ERROR_INIT;
-            fby_fail(&why, FBY_ENOMEM, "no memory to replace a bad sample");
-            fby_subscription_fail(task, &why);
+            memory_fail(task);
             continue;
         }
         pending->repairs++;
@@ -907,10 +899,7 @@ static void repair_submit(fby_drawn *drawn, const stand_ins *all, uint64_t timeo
         stand_in *one = &all->list[i];
         if (repair && stand_in_place(drawn, one)) continue;
         for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-            if (!(one->seats >> task->seat & 1)) continue;
-            fby_error why = FBY_ERROR_INIT;
-            fby_fail(&why, FBY_ENOMEM, "no memory to replace a bad sample");
-            fby_subscription_fail(task, &why);
+            if (one->seats & fby_seat_bit(task)) memory_fail(task);
         }
         one->seats = 0;
     }
@@ -955,7 +944,7 @@ static void repair_finished(fby_drawn *repair)
         const fby_job *job = &repair->lot.jobs[i];
         fby_drawn *drawn = one->drawn;
         for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-            fby_pending *pending = one->seats >> task->seat & 1 ? pending_of(task, drawn) : NULL;
+            fby_pending *pending = one->seats & fby_seat_bit(task) ? pending_of(task, drawn) : NULL;
             if (pending) pending->repairs--;
         }
         fby_place_filled(source, repair->parts[one->part].places[i]);
@@ -966,8 +955,6 @@ static void repair_finished(fby_drawn *repair)
         free(all.list);
         fby_drawn_unref(drawn);
     }
-    fby_plan *plan = (fby_plan *)repair->lot.plan;
-    fby_plan_destroy(&plan);
     drawn_free(repair);
 }
 
@@ -990,7 +977,7 @@ void fby_drawn_finished(fby_lot *lot)
     drawn->filling = false;
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source)
         for (uint32_t p = 0; p < drawn->part_count; p++)
-            if (drawn->parts[p].group == task->group && drawn->parts[p].seats >> task->seat & 1)
+            if (drawn->parts[p].group == task->group && drawn->parts[p].seats & fby_seat_bit(task))
                 task->under_way--;
     stand_ins all = {0};
     for (uint32_t i = 0; lot->bad && i < lot->count; i++) {

@@ -23,11 +23,6 @@
 
 enum { RETURNS_AT_ONCE = 64, ENDS = 2 /* ERROR and END */ };
 
-static uint64_t seat_bit(const fby_subscription *task)
-{
-    return UINT64_C(1) << task->seat;
-}
-
 /* --- pending draws
  * ------------------------------------------------------------------------------------------------- */
 
@@ -51,15 +46,14 @@ static void pending_remove(fby_subscription *task, uint32_t at)
     fby_drawn_unref(drawn);
 }
 
-/* The place and flags of a pending draw's sample. */
-static uint32_t pending_place(const fby_pending *pending, uint32_t index, uint8_t *flags)
+uint32_t fby_pending_place(const fby_pending *pending, uint32_t index, uint8_t *flags)
 {
     for (uint32_t i = 0; i < pending->swap_count; i++) {
         if (pending->swaps[i].index != index) continue;
-        *flags = pending->swaps[i].flags;
+        if (flags) *flags = pending->swaps[i].flags;
         return pending->swaps[i].place;
     }
-    *flags = pending->drawn->flags[index];
+    if (flags) *flags = pending->drawn->flags[index];
     return pending->drawn->parts[pending->part].places[index];
 }
 
@@ -74,8 +68,7 @@ static void pending_drop_one(fby_subscription *task, uint32_t at)
     const fby_pending *pending = &task->pending[at];
     uint32_t count = pending->drawn->lot.count;
     for (uint32_t i = 0; i < count; i++) {
-        uint8_t flags;
-        fby_place_release(task->source, pending_place(pending, i, &flags), seat_bit(task));
+        fby_place_release(task->source, fby_pending_place(pending, i, NULL), fby_seat_bit(task));
     }
     give_back(task, count);
     pending_remove(task, at);
@@ -86,7 +79,7 @@ static void batch_drop(fby_subscription *task)
 {
     for (uint32_t i = 0; i < task->extent_count; i++)
         for (uint32_t k = 0; k < task->extents[i].count; k++)
-            fby_place_release(task->source, task->extents[i].place + k, seat_bit(task));
+            fby_place_release(task->source, task->extents[i].place + k, fby_seat_bit(task));
     give_back(task, task->batch_fill);
     task->extent_count = task->batch_fill = 0;
 }
@@ -281,13 +274,11 @@ static bool draw_deliver(fby_subscription *task, const fby_pending *pending)
 {
     uint32_t count = pending->drawn->lot.count;
     for (uint32_t i = 0; i < count; i++) {
-        uint8_t flags;
-        uint32_t place = pending_place(pending, i, &flags);
-        if (!ledger_of(task, place >> 16, true)) return false;
+        if (!ledger_of(task, fby_pending_place(pending, i, NULL) >> 16, true)) return false;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint8_t flags;
-        uint32_t place = pending_place(pending, i, &flags);
+        uint32_t place = fby_pending_place(pending, i, &flags);
         fby_extent *last = task->extent_count ? &task->extents[task->extent_count - 1] : NULL;
         if (last && last->flags == flags && last->place + last->count == place)
             last->count++;
@@ -391,7 +382,7 @@ static void extent_return(fby_subscription *task, uint32_t place, uint16_t *leng
     uint32_t count = *length;
     *length = 0;
     FBY_CRASH_POINT("extent half returned");
-    for (uint32_t i = 0; i < count; i++) fby_place_release(task->source, place + i, seat_bit(task));
+    for (uint32_t i = 0; i < count; i++) fby_place_release(task->source, place + i, fby_seat_bit(task));
     task->held_extents--;
     task->held_samples -= count;
     task->returned_samples += count;

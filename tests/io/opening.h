@@ -18,8 +18,7 @@ static inline fby_dataset *opening(fby_dataset_kind kind, const char *path, fby_
 
 static inline bool opening_same(const fby_dataset *one, const fby_dataset *other)
 {
-    fby_digest a = fby_dataset_fingerprint(one), b = fby_dataset_fingerprint(other);
-    return a.high == b.high && a.low == b.low;
+    return fby_digest_equal(fby_dataset_fingerprint(one), fby_dataset_fingerprint(other));
 }
 
 #endif
