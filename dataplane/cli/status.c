@@ -181,6 +181,10 @@ static void status_print(const json_t *status)
            number(engine, "samples"), fby_size_text(read, number(engine, "bytes_read")),
            number(engine, "decode_s"), number(engine, "transform_s"), number(engine, "reader_cpu_s"),
            number(status, "cpu_s"));
+    printf("  JPEG       entropy decoder: %s\n", text(engine, "jpeg_entropy"));
+    if (number(engine, "own_entropy_jpegs") > 0)
+        printf("             ours began %.0f pictures, and left %.0f of them to libjpeg's\n",
+               number(engine, "own_entropy_jpegs"), number(engine, "own_entropy_declined"));
     const json_t *tasks = json_object_get(status, "tasks");
     if (!json_array_size(tasks)) puts("\nno task");
     size_t index;

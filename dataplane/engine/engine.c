@@ -168,9 +168,11 @@ static bool job_run(fby_worker *worker, fby_job *job)
     fby_buffer_return(engine, buffer);
     fby_scratch_times times;
     fby_scratch_get_times(worker->scratch, &times);
-    fby_store_relaxed_u64(&worker->decode_ns, times.decode_ns); /* for status, all four */
+    fby_store_relaxed_u64(&worker->decode_ns, times.decode_ns); /* for status, all of these */
     fby_store_relaxed_u64(&worker->transform_ns, times.transform_ns);
     fby_store_relaxed_u64(&worker->samples, times.samples);
+    fby_store_relaxed_u64(&worker->jpegs.own, times.jpegs.own);
+    fby_store_relaxed_u64(&worker->jpegs.declined, times.jpegs.declined);
     fby_store_relaxed_u64(&worker->scratch_bytes, fby_scratch_bytes(worker->scratch));
     return true;
 }
@@ -254,6 +256,8 @@ static void worker_remove(fby_engine *engine, fby_worker *worker)
     engine->retired_transform_ns += worker->transform_ns;
     engine->retired_samples += worker->samples;
     engine->retired_bad += worker->bad;
+    engine->retired_jpegs.own += worker->jpegs.own;
+    engine->retired_jpegs.declined += worker->jpegs.declined;
     fby_worker **link = &engine->workers;
     while (*link != worker) link = &(*link)->next;
     *link = worker->next;
@@ -538,7 +542,8 @@ void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
                               .decode_ns = engine->retired_decode_ns,
                               .transform_ns = engine->retired_transform_ns,
                               .samples = engine->retired_samples,
-                              .bad = engine->retired_bad};
+                              .bad = engine->retired_bad,
+                              .jpegs = engine->retired_jpegs};
     for (const fby_worker *worker = engine->workers; worker; worker = worker->next) {
         out->abandoned += worker->abandoned;
         out->worker_cpu_ns += thread_cpu_ns(worker->thread);
@@ -546,6 +551,8 @@ void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
         out->transform_ns += fby_load_relaxed_u64(&worker->transform_ns);
         out->samples += fby_load_relaxed_u64(&worker->samples);
         out->bad += fby_load_relaxed_u64(&worker->bad);
+        out->jpegs.own += fby_load_relaxed_u64(&worker->jpegs.own);
+        out->jpegs.declined += fby_load_relaxed_u64(&worker->jpegs.declined);
         out->scratch_bytes += fby_load_relaxed_u64(&worker->scratch_bytes);
     }
     for (uint32_t i = 0; i < engine->input_count; i++) {

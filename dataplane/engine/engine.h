@@ -101,6 +101,7 @@ typedef struct fby_engine_stats {
     uint64_t worker_cpu_ns, reader_cpu_ns; /* threads that live now and those that ended */
     uint64_t decode_ns, transform_ns;
     uint64_t samples, bad;
+    fby_jpeg_counts jpegs;
     fby_reader_stats reader;
     uint64_t buffer_bytes, scratch_bytes;
     uint32_t work_waiting; /* samples read but not yet taken by a worker */

@@ -76,6 +76,7 @@ typedef struct fby_worker {
     uint64_t since_ns;
     uint64_t state; /* of the job's run */
     uint64_t decode_ns, transform_ns, samples, bad, scratch_bytes;
+    fby_jpeg_counts jpegs;
 } fby_worker;
 
 struct fby_engine {
@@ -92,6 +93,7 @@ struct fby_engine {
     fby_job **backlog;       /* the conductor's: jobs that the read ring had no place for */
     uint32_t backlog_first, backlog_count, backlog_room;
     uint64_t retired_cpu_ns, retired_decode_ns, retired_transform_ns, retired_samples, retired_bad;
+    fby_jpeg_counts retired_jpegs;
     uint64_t buffer_bytes;                    /* atomic */
     _Alignas(FBY_CACHE_PAIR) uint32_t parked; /* the conductor sleeps, or is about to */
 };

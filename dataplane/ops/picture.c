@@ -88,6 +88,11 @@ uint64_t fby_picture_memory_resample_ns(const fby_picture_memory *memory)
     return memory->resample_ns;
 }
 
+fby_jpeg_counts fby_picture_memory_jpegs(const fby_picture_memory *memory)
+{
+    return fby_decoder_jpeg_counts(memory->decoder);
+}
+
 const char *fby_picture_memory_text(const fby_picture_memory *memory)
 {
     return fby_decode_text(memory->decoder);

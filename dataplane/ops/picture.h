@@ -67,6 +67,8 @@ uint64_t fby_picture_memory_decode_ns(const fby_picture_memory *memory);
 /* The same of resizes, decoding apart; the conversion of a picture that is written as it is resized included.
  */
 uint64_t fby_picture_memory_resample_ns(const fby_picture_memory *memory);
+/* JPEGs since creation, by entropy decoder. */
+fby_jpeg_counts fby_picture_memory_jpegs(const fby_picture_memory *memory);
 /* What the decoder said of its last failure; borrowed; "" where nothing. */
 const char *fby_picture_memory_text(const fby_picture_memory *memory);
 

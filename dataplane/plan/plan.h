@@ -63,9 +63,10 @@ uint64_t fby_plan_age_ns(const fby_plan *plan);
 int fby_scratch_create(fby_scratch **out);
 void fby_scratch_destroy(fby_scratch **scratch);
 size_t fby_scratch_bytes(const fby_scratch *scratch);
-/* CPU nanoseconds spent since creation, by part; what `run` calls "where the time went". */
+/* Since creation: CPU nanoseconds by part, which `run` calls "where the time went", and what was worked. */
 typedef struct fby_scratch_times {
     uint64_t decode_ns, transform_ns, samples;
+    fby_jpeg_counts jpegs;
 } fby_scratch_times;
 void fby_scratch_get_times(const fby_scratch *scratch, fby_scratch_times *out);
 

@@ -64,7 +64,10 @@ size_t fby_scratch_bytes(const fby_scratch *scratch)
 
 void fby_scratch_get_times(const fby_scratch *scratch, fby_scratch_times *out)
 {
-    *out = (fby_scratch_times){scratch->decode_ns, scratch->transform_ns, scratch->samples};
+    *out = (fby_scratch_times){.decode_ns = scratch->decode_ns,
+                               .transform_ns = scratch->transform_ns,
+                               .samples = scratch->samples,
+                               .jpegs = fby_picture_memory_jpegs(scratch->memory)};
 }
 
 uint64_t fby_plan_clock_ns(clockid_t clock)

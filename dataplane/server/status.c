@@ -51,6 +51,8 @@ static json_t *engine_status(const fby_server *server)
     json_object_set_new(engine, "abandoned_workers", count_of(stats.abandoned));
     json_object_set_new(engine, "reader", text_of(fby_engine_reader_about(server->engine)));
     json_object_set_new(engine, "jpeg_entropy", json_string(fby_decode_entropy_about()));
+    json_object_set_new(engine, "own_entropy_jpegs", count_of(stats.jpegs.own));
+    json_object_set_new(engine, "own_entropy_declined", count_of(stats.jpegs.declined));
     json_object_set_new(engine, "worker_cpu_s", seconds_of(stats.worker_cpu_ns));
     json_object_set_new(engine, "reader_cpu_s", seconds_of(stats.reader_cpu_ns));
     json_object_set_new(engine, "decode_s", seconds_of(stats.decode_ns));

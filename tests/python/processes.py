@@ -15,6 +15,7 @@ FOREBAY = conftest.BUILD / "dataplane" / "cli" / "forebay"
 PROBE = conftest.BUILD / "tests" / "server" / "fby_probe"
 TRAINER = conftest.BUILD / "tests" / "server" / "fby_trainer"
 STUCK_JPEG = conftest.BUILD / "tests" / "server" / "libfby_stuck_jpeg.so"
+OTHER_JPEG = conftest.BUILD / "tests" / "server" / "libfby_other_jpeg.so"
 DENY_URING = conftest.BUILD / "tests" / "server" / "fby_deny_uring"
 
 # The codes of include/forebay/error.h.

@@ -17,7 +17,7 @@ import conftest
 import processes
 import pytest
 from PIL import Image
-from processes import DENY_URING, FOREBAY, Probe, Server, hundred, write_spec  # noqa: F401
+from processes import DENY_URING, FOREBAY, OTHER_JPEG, Probe, Server, hundred, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 eventually = functools.partial(processes.eventually, seconds=20)  # whole commands start meanwhile
@@ -520,6 +520,57 @@ def test_status_names_bad_samples_and_failures(hundred, tmp_path):
         text = forebay("status", "-s", server.socket).stdout
     assert "1 samples, 1 replaced" in text and re.search(r"ash/003\.jpg: decode: \w+", text)
     assert re.search(r"FAILED +\S+/ash/003\.jpg: sample 3", text)
+
+
+def jpegs_of(server, spec):
+    """What the server's own entropy decoder began for all of a task's samples, and what it declined. `status` and `doctor` say the same."""
+    with Probe(spec, server) as probe:
+        probe.batches()
+        eventually(lambda: server.status()["engine"]["samples"] == 100)  # workers count after they deliver
+        engine = server.status()["engine"]
+        text = forebay("status", "-s", server.socket).stdout
+    assert f"  JPEG       entropy decoder: {engine['jpeg_entropy']}\n" in text
+    assert doctor()["JPEG"]["what"] == f"entropy decoder: {engine['jpeg_entropy']}"
+    began, declined = engine["own_entropy_jpegs"], engine["own_entropy_declined"]
+    assert (f"ours began {began} pictures, and left {declined} of them to libjpeg's" in text) == (began > 0)
+    return began, declined
+
+
+def test_the_spec_chooses_the_entropy_decoder(hundred, tmp_path):
+    ours = doctor()["JPEG"]["verdict"] == "good"
+    for choice, used in (("auto", ours), ("libjpeg", False)):
+        spec = write_spec(tmp_path / f"{choice}.yaml", hundred, epochs=1, pipeline=[{"decode": {"entropy": choice}}, CROP])
+        with Server(tmp_path / choice) as server:
+            began, declined = jpegs_of(server, spec)
+        assert (began, declined) == (100 if used else 0, 0)
+
+
+def test_declined_pictures_are_counted(hundred, tmp_path):
+    if doctor()["JPEG"]["verdict"] != "good":
+        pytest.skip("built without an entropy decoder of its own")
+    folder = tmp_path / "lossy"
+    shutil.copytree(hundred, folder)
+    lossy = folder / "ash" / "003.jpg"
+    data = lossy.read_bytes()
+    lossy.write_bytes(data[: len(data) // 2] + data[len(data) // 2 + 50 :])
+    spec = write_spec(tmp_path / "s.yaml", folder, on_error="skip", epochs=1, pipeline=["decode", CROP])
+    with Server(tmp_path / "server") as server:
+        assert jpegs_of(server, spec) == (100, 1)
+
+
+def test_status_and_doctor_say_why_libjpeg_decodes_alone(hundred, tmp_path):
+    other = {"LD_PRELOAD": str(OTHER_JPEG), "ASAN_OPTIONS": f"verify_asan_link_order=0:{os.environ.get('ASAN_OPTIONS', '')}"}
+    finding = doctor(environment=other)["JPEG"]
+    assert finding["verdict"] == "fair" and re.match("entropy decoder: libjpeg's: .+", finding["what"]) and finding["advice"]
+    if doctor()["JPEG"]["verdict"] == "good":
+        assert "isn't the version" in finding["what"]
+    with Server(tmp_path / "server", environment=other) as server, \
+            Probe(write_spec(tmp_path / "s.yaml", hundred, pipeline=["decode", CROP]), server) as probe:
+        probe.batches(3)
+        engine = server.status()["engine"]
+        text = forebay("status", "-s", server.socket).stdout
+    assert finding["what"] == f"entropy decoder: {engine['jpeg_entropy']}" and engine["own_entropy_jpegs"] == 0
+    assert f"  JPEG       {finding['what']}\n" in text
 
 
 def test_status_shows_what_tasks_share(hundred, tmp_path):
