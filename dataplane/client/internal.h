@@ -132,9 +132,9 @@ struct fby_task {
     fby_error told;      /* why the task has failed, where its descriptor is still to come */
 
     /* What the caller got so far: the state. */
-    uint64_t had_epoch, had_samples; /* as in fby_state_head */
-    uint64_t *had;                   /* shared order: bitmap of its ids */
-    uint32_t visits;                 /* of servers before this one's */
+    uint64_t had_epoch, had_behind, had_part, had_samples; /* as in fby_state_head */
+    uint64_t *had;                                         /* shared order: bitmap of its ids */
+    uint32_t visits;                                       /* of servers before this one's */
 
     /* How it is opened again where its server is lost. */
     fby_address address;
@@ -165,6 +165,8 @@ int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *e
 
 /* --- state.c --- */
 
+/* Where the server says that the task begins. */
+void fby_had_set(fby_task *task, const fby_opened *opened);
 /* Makes room for what the caller will have had, from where `state` says (NULL: the beginning). */
 int fby_had_begin(fby_task *task, const fby_state_head *state, fby_error *error);
 /* The caller gets a batch. */

@@ -5,6 +5,14 @@
 #include "dataplane/client/internal.h"
 #include "ringbuf/atomic.h"
 
+void fby_had_set(fby_task *task, const fby_opened *opened)
+{
+    task->had_epoch = opened->first_epoch;
+    task->had_behind = opened->behind;
+    task->had_part = opened->part;
+    task->had_samples = opened->position;
+}
+
 int fby_had_begin(fby_task *task, const fby_state_head *state, fby_error *error)
 {
     uint64_t words = task->identity.samples / 64 + 1;
@@ -16,17 +24,22 @@ int fby_had_begin(fby_task *task, const fby_state_head *state, fby_error *error)
     }
     if (!state) return 0;
     task->visits = state->visits;
-    task->had_epoch = state->epoch;
-    task->had_samples = state->position;
+    if (state->epoch != task->had_epoch) { /* it had all of its part, as others may not */
+        task->had_epoch = state->epoch;
+        task->had_behind = state->behind;
+        task->had_part = task->had_samples = state->part;
+    }
     if (task->had) memcpy(task->had, state + 1, fby_state_words(state) * 8);
     return 0;
 }
 
 static void had_epoch_set(fby_task *task, uint64_t epoch)
 {
-    if (task->had && task->had_samples) memset(task->had, 0, (task->identity.samples / 64 + 1) * 8);
+    if (task->had && (task->had_behind | task->had_samples))
+        memset(task->had, 0, (task->identity.samples / 64 + 1) * 8);
     task->had_epoch = epoch;
-    task->had_samples = 0;
+    task->had_behind = task->had_samples = 0;
+    task->had_part = task->info.samples;
 }
 
 /* One of several ranks stays in an epoch of which it had its part: others may still be in it, and need to
@@ -47,7 +60,7 @@ void fby_had_leave(fby_task *task, uint64_t next)
     if (task->ranks == 1)
         had_epoch_set(task, next);
     else
-        task->had_samples = task->info.samples;
+        task->had_samples = task->had_part;
 }
 
 fby_state_head *fby_had_state(fby_task *task)
@@ -59,6 +72,8 @@ fby_state_head *fby_had_state(fby_task *task)
         .visits = visits < FBY_STATE_VISITS ? visits : FBY_STATE_VISITS,
         .identity = task->identity,
         .epoch = task->had_epoch,
+        .behind = task->had_behind,
+        .part = task->had_part,
         .position = task->had_samples,
     };
     uint64_t bytes = fby_state_words(&head) * 8;

@@ -170,8 +170,9 @@ static int same_task(const fby_task *task, const fby_opened *opened, fby_error *
                 opened->dimensions == info->dimensions && opened->sample_bytes == info->sample_bytes &&
                 opened->classes == info->classes && !memcmp(opened->shape, info->shape, sizeof info->shape);
     if (!same) return fby_fail(error, FBY_EPROTO, "the next server made another task of its spec");
-    const fby_state_head had = {.epoch = task->had_epoch, .position = task->had_samples};
-    uint64_t epoch, position = fby_state_next(&had, info->samples, &epoch);
+    const fby_state_head had = {
+        .epoch = task->had_epoch, .part = task->had_part, .position = task->had_samples};
+    uint64_t epoch, position = fby_state_next(&had, &epoch);
     if (opened->first_epoch != epoch || opened->position != position)
         return fby_fail(error, FBY_EPROTO,
                         "the next server goes on at sample %llu of epoch %llu, not at %llu of %llu",
@@ -229,7 +230,10 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
         fby_stream_free(stream);
         return status;
     }
-    if (!again) info_take(task, opened);
+    if (!again) {
+        info_take(task, opened);
+        fby_had_set(task, opened);
+    }
     pthread_mutex_lock(&task->lock);
     fby_stream *before = task->stream ? fby_stream_unref(task->stream) : NULL;
     task->stream = stream;
@@ -237,8 +241,8 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     fby_stream_free(before); /* its batches that are held keep it */
     task->spin_ns = opened->spin_ns;
     task->least_epoch = task->epoch = task->coming_epoch = opened->first_epoch;
-    task->coming_batch = opened->position / opened->batch;
-    task->under_way = opened->position > 0;
+    task->coming_batch = opened->first_batch;
+    task->under_way = (opened->behind | opened->position) > 0;
     task->told = (fby_error)FBY_ERROR_INIT;
     return 0;
 }
@@ -733,6 +737,15 @@ static bool server_gone(const fby_task *task)
     return poll(&entry, 1, 0) == 1 && (entry.revents & (POLLHUP | POLLERR));
 }
 
+static int timed_out(const fby_task *task, int64_t timeout_ns, fby_error *error)
+{
+    return fby_fail(error, FBY_ETIMEDOUT,
+                    "no batch within %.3f s: %u of %u samples of the next batch of epoch %llu have come; "
+                    "`forebay status` shows what the server does",
+                    (double)timeout_ns * 1e-9, task->assembling ? task->assembling->count : 0,
+                    task->info.batch, (unsigned long long)task->epoch);
+}
+
 int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error)
 {
     *out = NULL;
@@ -759,6 +772,7 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
         if (task->tie == FBY_TIE_HELD) {
             status = batch_take(task, out, error);
             if (status > 0) return 0;
+            if (status == FBY_ETIMEDOUT) return timed_out(task, timeout_ns, error);
             if (status && status != FBY_ELOST) return status;
             gone = status == FBY_ELOST;
         }
@@ -775,12 +789,7 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
             if (status) return status;
             continue;
         }
-        if (now >= deadline)
-            return fby_fail(error, FBY_ETIMEDOUT,
-                            "no batch within %.3f s: %u of %u samples of the next batch of epoch %llu have "
-                            "come; `forebay status` shows what the server does",
-                            (double)timeout_ns * 1e-9, task->assembling ? task->assembling->count : 0,
-                            task->info.batch, (unsigned long long)task->epoch);
+        if (now >= deadline) return timed_out(task, timeout_ns, error);
         FBY_CRASH_POINT("client: before it waits");
         /* That all was taken is news to a server that sleeps: what is held may be more than half of the
          * window. The fence stands between the ring's head, which says so, and the look at the sleeper's

@@ -112,10 +112,12 @@ typedef struct fby_opened {
     uint32_t return_capacity;
     uint32_t spin_ns;
     uint32_t ranks, reserved;
-    uint64_t position; /* samples of first_epoch that a resumed task had */
+    /* Where a resumed task goes on in first_epoch, as in fby_state_head. */
+    uint64_t behind, part, position;
+    uint64_t first_batch; /* its number within that epoch */
     fby_task_identity identity;
 } fby_opened;
-static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 14 * 4 + 8 + sizeof(fby_task_identity), "protocol");
+static_assert(sizeof(fby_opened) == 16 + 7 * 8 + 14 * 4 + 4 * 8 + sizeof(fby_task_identity), "protocol");
 
 /* SEGMENT and its reply. */
 typedef struct fby_block_message {

@@ -43,8 +43,10 @@ int fby_state_check(const fby_state_head *state, uint64_t bytes, fby_error *erro
         return fby_fail(error, FBY_EINVAL, "the state has %llu bytes where %llu were saved: it was cut",
                         (unsigned long long)bytes,
                         (unsigned long long)(bytes < sizeof *state ? sizeof *state : state->bytes));
-    if (state->identity.samples > SAMPLES_MOST || sizeof *state + fby_state_words(state) * 8 != bytes ||
-        state->sum != sum_of(state))
+    const fby_task_identity *identity = &state->identity;
+    bool is_place = identity->ranks ? identity->rank < identity->ranks : !identity->rank;
+    if (identity->samples > SAMPLES_MOST || identity->ranks > FBY_STATE_RANKS || !is_place ||
+        sizeof *state + fby_state_words(state) * 8 != bytes || state->sum != sum_of(state))
         return fby_fail(error, FBY_EINVAL, "the state is damaged: its %llu bytes don't agree with each other",
                         (unsigned long long)bytes);
     return 0;
@@ -62,6 +64,20 @@ static int other(const char *name, const char *what, uint64_t saved, uint64_t no
                     "%s: the state is of a task with %s %llu, this one has %llu: a state continues the task "
                     "that it was saved from",
                     name, what, (unsigned long long)saved, (unsigned long long)now);
+}
+
+/* Of one rank's state: a merged one fits any. */
+static int same_place(const fby_task_identity *saved, const fby_task_identity *now, const char *name,
+                      fby_error *error)
+{
+    if (saved->ranks != now->ranks)
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: the state is of one rank of %u, this task has ranks: %u: another number of "
+                        "ranks goes on from the states of all %u, merged into one",
+                        name, saved->ranks, now->ranks, saved->ranks);
+    if (saved->batch != now->batch) return other(name, "batches of", saved->batch, now->batch, error);
+    if (saved->rank != now->rank) return other(name, "rank", saved->rank, now->rank, error);
+    return 0;
 }
 
 static int same_task(const fby_task_identity *saved, const fby_task_identity *now, const char *name,
@@ -84,11 +100,12 @@ static int same_task(const fby_task_identity *saved, const fby_task_identity *no
                         "%s: the state is of a task with order: %s, this one has order: %s", name,
                         order_name(saved->order), order_name(now->order));
     if (saved->seed != now->seed) return other(name, "seed", saved->seed, now->seed, error);
-    if (saved->batch != now->batch) return other(name, "batches of", saved->batch, now->batch, error);
     if (saved->drop_last != now->drop_last)
         return other(name, "drop_last:", saved->drop_last, now->drop_last, error);
-    if (saved->ranks != now->ranks) return other(name, "ranks:", saved->ranks, now->ranks, error);
-    if (saved->rank != now->rank) return other(name, "rank", saved->rank, now->rank, error);
+    if (saved->ranks) {
+        int status = same_place(saved, now, name, error);
+        if (status) return status;
+    }
     if (saved->output_high != now->output_high || saved->output_low != now->output_low)
         return fby_fail(error, FBY_EINVAL,
                         "%s: the state is of a task with another pipeline, or another augment_seed: a state "
@@ -97,29 +114,45 @@ static int same_task(const fby_task_identity *saved, const fby_task_identity *no
     return 0;
 }
 
-int fby_state_fits(const fby_state_head *state, const fby_task_identity *identity, uint64_t samples,
-                   uint64_t epochs, const char *name, fby_error *error)
+/* The samples that were had, against those that the bitmap lists: bad ones aren't in it. */
+static int bitmap_fits(const fby_state_head *state, const char *name, fby_error *error)
 {
+    uint64_t had = 0, words = fby_state_words(state), samples = state->identity.samples;
+    const uint64_t *bitmap = (const uint64_t *)(state + 1);
+    if (!words) return 0;
+    for (uint64_t i = 0; i < words; i++) had += (uint64_t)__builtin_popcountll(bitmap[i]);
+    bool beyond = samples % 64 && bitmap[words - 1] >> samples % 64;
+    uint64_t most = state->behind + state->position;
+    /* Of several ranks each lists what it had itself, and all what lay behind. */
+    if (had <= most && had >= state->behind && !beyond) return 0;
+    return fby_fail(error, FBY_EINVAL, "%s: the state lists %llu ids%s, of %llu samples that it claims", name,
+                    (unsigned long long)had, beyond ? ", some of them beyond the data set" : "",
+                    (unsigned long long)most);
+}
+
+int fby_state_fits(const fby_state_head *state, const fby_state_task *task, fby_error *error)
+{
+    const fby_task_identity *identity = task->identity;
+    const char *name = task->name;
     int status = same_task(&state->identity, identity, name, error);
     if (status) return status;
-    if (epochs && (state->epoch > epochs || (state->epoch == epochs && state->position)))
+    uint64_t had = state->behind | state->position;
+    if (task->epochs && (state->epoch > task->epochs || (state->epoch == task->epochs && had)))
         return fby_fail(error, FBY_EINVAL,
                         "%s: the state is in epoch %llu, but the task ends after %llu epochs", name,
-                        (unsigned long long)state->epoch, (unsigned long long)epochs);
-    bool whole = state->position == samples && identity->ranks > 1;
-    if (!whole && (state->position >= samples || state->position % identity->batch))
+                        (unsigned long long)state->epoch, (unsigned long long)task->epochs);
+    if (state->behind > task->samples)
+        return fby_fail(error, FBY_EINVAL,
+                        "%s: the state claims %llu samples of its epoch: there are no more than %llu", name,
+                        (unsigned long long)state->behind, (unsigned long long)task->samples);
+    bool merged = fby_state_is_merged(state);
+    bool whole = state->position == state->part && (identity->ranks > 1 || !state->part);
+    bool within = state->position < state->part && !(state->position % identity->batch);
+    if (merged ? state->position || state->part : state->part != task->part || !(whole || within))
         return fby_fail(
             error, FBY_EINVAL,
             "%s: the state claims %llu samples of its epoch: expected whole batches of %u, and less "
-            "than the %llu samples of an epoch",
-            name, (unsigned long long)state->position, identity->batch, (unsigned long long)samples);
-    uint64_t had = 0, words = fby_state_words(state);
-    const uint64_t *bitmap = (const uint64_t *)(state + 1);
-    for (uint64_t i = 0; i < words; i++) had += (uint64_t)__builtin_popcountll(bitmap[i]);
-    bool beyond = words && identity->samples % 64 && bitmap[words - 1] >> identity->samples % 64;
-    if (had > state->position || beyond)
-        return fby_fail(error, FBY_EINVAL, "%s: the state lists %llu ids%s, of %llu samples that it claims",
-                        name, (unsigned long long)had, beyond ? ", some of them beyond the data set" : "",
-                        (unsigned long long)state->position);
-    return 0;
+            "than the %llu samples of its part",
+            name, (unsigned long long)state->position, identity->batch, (unsigned long long)task->part);
+    return bitmap_fits(state, name, error);
 }

@@ -1,8 +1,13 @@
 /* A task's state: what is left of the epoch that it is in, as the bytes that fby_task_state gives a program
  * to keep and OPEN brings to a server in a sealed memfd.
  *
- *     head | bitmap of the ids that it had of its epoch (shared order, once it had any): words of 64, id 0 in
- *            the lowest bit of the first
+ *     head | bitmap of the ids that were had of its epoch (shared order, once there were any): words of 64,
+ *            id 0 in the lowest bit of the first
+ *
+ * An epoch is dealt to a task's ranks in equal parts. One that goes on with another number of ranks is dealt
+ * anew: what was had by then lies `behind`, and each rank has a part of the rest. What all ranks had comes
+ * from their states, merged into one (fby_state_merge): that is a state of none of them, and any number of
+ * ranks goes on from it.
  *
  * Numbers are fixed in size and little-endian. A file may have been cut or damaged, and a server takes these
  * bytes from a client: everything is checked before it is used, the check sum to tell accidents. */
@@ -22,10 +27,13 @@ enum { FBY_STATE_VERSION = 1 };
  * their end. */
 #define FBY_STATE_VISITS (UINT32_C(1) << 30)
 
+enum { FBY_STATE_RANKS = 1024 }; /* at most, of a task */
+
 /* `order` of a task: the values of the spec's fby_order. */
 enum { FBY_STATE_SHARED = 0 };
 
-/* Which task it is: a state fits tasks of the same, whatever crew they are. */
+/* Which task it is: a state fits tasks of the same, whatever crew they are; a merged one, whatever their
+ * ranks and batches are. */
 typedef struct fby_task_identity {
     uint64_t dataset_high, dataset_low; /* the data set's fingerprint */
     uint64_t output_high, output_low;   /* the key of what its pipeline makes of it */
@@ -33,9 +41,10 @@ typedef struct fby_task_identity {
     uint64_t subset;                    /* a hash of the ids that its split leaves; 0: all */
     uint64_t seed;                      /* of strict order; 0 elsewhere */
     uint32_t order, batch, drop_last;
-    uint32_t rank, ranks; /* one of so many */
+    uint32_t rank, ranks; /* one of so many; 0 of 0: merged */
     uint32_t reserved;
-    uint64_t crew; /* of several ranks: a number that those which ran together have in common */
+    uint64_t crew; /* of several ranks, and of their merged state: a number that those which ran together
+                      have in common */
 } fby_task_identity;
 static_assert(sizeof(fby_task_identity) == 88, "state");
 
@@ -47,16 +56,22 @@ typedef struct fby_state_head {
     uint64_t sum;    /* of all else */
     fby_task_identity identity;
     uint64_t epoch;
-    uint64_t
-        position; /* samples of it that the task had, in whole batches: less than all; but one of several
-                     ranks may have had all of its part, and is in that epoch until it goes on to the next */
+    uint64_t behind;   /* samples of it that were had when the rest was dealt to these ranks; 0: all was */
+    uint64_t part;     /* samples of the rank's part; merged: 0, since there is no part yet */
+    uint64_t position; /* samples of its part that the task had, in whole batches: less than all; but one of
+                          several ranks may have had all, and is in that epoch until it goes on to the next */
 } fby_state_head;
-static_assert(sizeof(fby_state_head) == 136, "state");
+static_assert(sizeof(fby_state_head) == 152, "state");
+
+static inline bool fby_state_is_merged(const fby_state_head *state)
+{
+    return !state->identity.ranks;
+}
 
 /* Words of the bitmap. */
 static inline uint64_t fby_state_words(const fby_state_head *head)
 {
-    if (head->identity.order != FBY_STATE_SHARED || !head->position) return 0;
+    if (head->identity.order != FBY_STATE_SHARED || !(head->behind | head->position)) return 0;
     return head->identity.samples / 64 + (head->identity.samples % 64 != 0);
 }
 
@@ -65,12 +80,21 @@ static inline uint64_t *fby_state_bitmap(fby_state_head *state)
     return (uint64_t *)(state + 1);
 }
 
-/* Where the next batch comes from: the samples before it in its epoch, of which a part has `samples`. */
-static inline uint64_t fby_state_next(const fby_state_head *state, uint64_t samples, uint64_t *epoch)
+/* Where the next batch comes from: the samples before it in the task's part of its epoch. A merged state must
+ * have got a part. */
+static inline uint64_t fby_state_next(const fby_state_head *state, uint64_t *epoch)
 {
-    bool whole = state->position == samples;
+    bool whole = state->position == state->part;
     *epoch = state->epoch + whole;
     return whole ? 0 : state->position;
+}
+
+/* Its number within the epoch, of `batches` of so many samples. Parts that are less than an epoch's are
+ * counted from their end: the last batch has the number that it always has. */
+static inline uint64_t fby_state_next_batch(const fby_state_head *state, uint64_t batches, uint32_t batch)
+{
+    if (state->position == state->part) return 0;
+    return batches - (state->part + batch - 1) / batch + state->position / batch;
 }
 
 /* Fills in magic, version, bytes and sum of a state whose other fields and bitmap are there. */
@@ -80,9 +104,16 @@ void fby_state_seal(fby_state_head *state);
  * u64. */
 int fby_state_check(const fby_state_head *state, uint64_t bytes, fby_error *error);
 
-/* Whether a checked state belongs to a task of this identity, whose epochs have `samples` samples and which
- * ends after `epochs` of them (0: never). `name`: what messages call the task. */
-int fby_state_fits(const fby_state_head *state, const fby_task_identity *identity, uint64_t samples,
-                   uint64_t epochs, const char *name, fby_error *error);
+/* What a state must fit. */
+typedef struct fby_state_task {
+    const char *name; /* for messages */
+    const fby_task_identity *identity;
+    uint64_t samples; /* of its split: what an epoch draws from */
+    uint64_t part;    /* of a rank, where `behind` of them were had */
+    uint64_t epochs;  /* it ends after so many; 0: never */
+} fby_state_task;
+
+/* Whether a checked state belongs to this task. */
+int fby_state_fits(const fby_state_head *state, const fby_state_task *task, fby_error *error);
 
 #endif

@@ -27,9 +27,11 @@ typedef struct fby_task_state {
     uint64_t window, low; /* samples a rank: ready below the one, urgent below the other */
     fby_subset *subset;   /* NULL: all ids */
     uint32_t ids;         /* of its subset */
-    uint64_t part;        /* samples of an epoch, a rank */
-    uint64_t given;       /* of the current epoch, all ranks */
-    uint64_t served;      /* ever */
+    uint64_t whole;       /* samples of an epoch, a rank */
+    uint64_t part;   /* of the current one: less, where only what was left of it was dealt to the ranks */
+    uint64_t behind; /* ids of the current epoch that were had before that */
+    uint64_t given;  /* of the current epoch, all ranks */
+    uint64_t served; /* ever */
     fby_rank_state *rank; /* per rank */
     uint32_t hungriest;   /* the rank with quota left that has the fewest queued; FBY_NONE: none has quota */
     fby_permutation order_now; /* a fixed order's, of the current epoch */

@@ -103,13 +103,13 @@ void fby_sampler_leave(fby_sampler *sampler, uint32_t task)
 uint64_t fby_sampler_batches(const fby_sampler *sampler, uint32_t task)
 {
     const fby_task_state *t = task_at(sampler, task);
-    return t ? (t->part + t->batch - 1) / t->batch : 0;
+    return t ? (t->whole + t->batch - 1) / t->batch : 0;
 }
 
 uint64_t fby_sampler_samples(const fby_sampler *sampler, uint32_t task)
 {
     const fby_task_state *t = task_at(sampler, task);
-    return t ? t->part : 0;
+    return t ? t->whole : 0;
 }
 
 void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count)
@@ -137,7 +137,7 @@ uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task)
 {
     fby_task_state *t = task_at(sampler, task);
     if (!t) return 0;
-    if (t->given && !t->over) {
+    if ((t->given || t->behind) && !t->over) {
         fby_sampler_task_next_epochs(sampler, UINT64_C(1) << task);
         go_on(sampler);
     }
@@ -328,6 +328,7 @@ static uint64_t peers_of(const fby_sampler *sampler, uint32_t task, uint64_t rea
         const fby_task_state *other = &sampler->task[__builtin_ctzll(left)];
         if (other->order != t->order || other->epoch != t->epoch || other->subset != t->subset) continue;
         if (other->ranks != t->ranks || other->hungriest != t->hungriest) continue;
+        if (other->behind != t->behind) continue;
         if (t->order == FBY_ORDER_STRICT && other->seed != t->seed) continue;
         if (other->rank[other->hungriest].given == t->rank[t->hungriest].given) peers |= left & -left;
     }
@@ -353,7 +354,7 @@ static uint64_t draw_ordered(fby_sampler *sampler, uint32_t hungriest, uint64_t 
     uint64_t given = t->rank[t->hungriest].given;
     uint32_t most = 1;
     for (uint32_t i = 0; i < most; i++) {
-        uint64_t place = t->hungriest + (given + i) * t->ranks;
+        uint64_t place = t->behind + t->hungriest + (given + i) * t->ranks;
         uint32_t id = id_ordered(t, &t->order_now, (uint32_t)(place % t->ids));
         uint64_t here =
             place < t->ids ? riders_of(sampler, id, shared, t->batch) : 0; /* its flag is no rider's */

@@ -33,9 +33,11 @@ typedef struct fby_sampler_task {
     uint32_t window; /* batches per rank; at least 128 samples of window are kept, as the design says */
     const uint64_t *subset; /* bitmap of count bits, read during the call only; NULL: all ids */
     /* A resumed task's: what it had of its first epoch before. */
-    const uint64_t *given; /* per rank: samples of its part; NULL: none. Read during the call only */
-    const uint64_t *had;   /* shared order: bitmap of the ids, read during the call only; NULL: none */
-    uint32_t visits; /* at most FBY_SAMPLER_VISITS; visits that are handed out from now on are no less */
+    uint64_t behind; /* so many of the epoch's ids were had when the rest was dealt to these ranks */
+    const uint64_t
+        *given; /* per rank: samples of its part of the rest; NULL: none. Read during the call only */
+    const uint64_t *had; /* shared order: bitmap of the ids, read during the call only; NULL: none */
+    uint32_t visits;     /* at most FBY_SAMPLER_VISITS; visits that are handed out from now on are no less */
 } fby_sampler_task;
 
 /* Far beyond all training, and no more than half of what the counters of random ops hold. */
@@ -47,11 +49,24 @@ typedef struct fby_sampler_task {
  *
  * A resumed task gets the rest of its first epoch: in a fixed order what comes after each rank's place, in
  * shared order each id of its subset that isn't among those it had, once. An epoch that it had whole is
- * behind it: the next one comes. */
+ * behind it: the next one comes. So it is where what is left makes no part for its ranks (drop_last).
+ *
+ * `behind` is for an epoch that goes on with another number of ranks than it began with. In a fixed order the
+ * first so many places of the epoch are done, and those after them are dealt to the ranks in turn, as all
+ * are in other epochs; in shared order as many ids are done, those in `had` at least. */
 int fby_sampler_join(fby_sampler *sampler, const fby_sampler_task *what, uint32_t *task, fby_error *error);
 void fby_sampler_leave(fby_sampler *sampler, uint32_t task);
 
-/* Exact, fixed before the epoch, equal for all ranks. */
+/* Samples of an epoch of which so many ids are left, a rank. Without drop_last, ranks' parts are made equal
+ * by padding; with it, by leaving ids out. */
+static inline uint64_t fby_sampler_part(uint64_t left, uint32_t ranks, uint32_t batch, bool drop_last)
+{
+    if (!drop_last) return (left + ranks - 1) / ranks;
+    uint64_t part = left / ranks;
+    return part - part % batch;
+}
+
+/* Exact, fixed before the epoch, equal for all ranks; of a whole epoch. */
 uint64_t fby_sampler_batches(const fby_sampler *sampler, uint32_t task); /* per epoch and rank */
 uint64_t fby_sampler_samples(const fby_sampler *sampler,
                              uint32_t task); /* per epoch and rank, padding included */
@@ -65,7 +80,7 @@ typedef enum fby_draw_flag {
 typedef struct fby_draw_target {
     uint32_t task, rank;
     uint64_t epoch;
-    uint64_t position; /* of the draw's first id within the rank's part of the epoch */
+    uint64_t position; /* of the draw's first id within the rank's part of the epoch, or of its rest */
     bool epoch_last;   /* the draw's last id ends the rank's part */
 } fby_draw_target;
 
@@ -99,7 +114,7 @@ uint64_t fby_sampler_queued(const fby_sampler *sampler, uint32_t task, uint32_t 
 void fby_sampler_starve(fby_sampler *sampler, uint32_t task, uint32_t rank, bool starving);
 
 /* Ends the task's current epoch at once; its next draw begins the next one. Returns the epoch that comes
- * next. An epoch of which nothing was drawn yet is not skipped: it comes next. */
+ * next. An epoch of which nothing was drawn yet, nor lies behind, is not skipped: it comes next. */
 uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task);
 
 /* Another id in place of a bad one that was drawn for the task in `epoch`: one that it still needs there,

@@ -21,13 +21,9 @@ static int check(const fby_sampler_task *what, fby_error *error)
     return FBY_OK;
 }
 
-/* Samples of an epoch, a rank. Without drop_last, ranks' parts are made equal by padding; with it, by leaving
- * ids out. */
 static uint64_t part_of(const fby_task_state *task)
 {
-    if (!task->drop_last) return ((uint64_t)task->ids + task->ranks - 1) / task->ranks;
-    uint64_t part = task->ids / task->ranks;
-    return part - part % task->batch;
+    return fby_sampler_part(task->ids - task->behind, task->ranks, task->batch, task->drop_last);
 }
 
 static int allocate(fby_task_state *task, uint32_t ids)
@@ -39,15 +35,20 @@ static int allocate(fby_task_state *task, uint32_t ids)
     return task->rank && task->first && task->bad ? FBY_OK : FBY_ENOMEM;
 }
 
-/* Takes over the ranks' places in the epoch that a resumed task was in. FBY_EINVAL: beyond its end. */
-static int places_set(fby_task_state *task, const uint64_t *given)
+/* Takes over the ranks' places in the epoch that a resumed task was in. FBY_EINVAL: beyond its end; FBY_EEND:
+ * at it. */
+static int places_set(fby_task_state *task, const fby_sampler_task *what)
 {
+    if (what->behind > task->ids) return FBY_EINVAL;
+    task->behind = what->behind;
+    task->part = part_of(task);
     uint32_t whole = 0;
     for (uint32_t i = 0; i < task->ranks; i++) {
-        if (given[i] > task->part) return FBY_EINVAL;
-        task->rank[i].given = given[i];
-        task->given += given[i];
-        whole += given[i] == task->part;
+        uint64_t given = what->given ? what->given[i] : 0;
+        if (given > task->part) return FBY_EINVAL;
+        task->rank[i].given = given;
+        task->given += given;
+        whole += given == task->part;
     }
     fby_sampler_task_seek_rank(task);
     return whole == task->ranks ? FBY_EEND : FBY_OK;
@@ -56,7 +57,8 @@ static int places_set(fby_task_state *task, const uint64_t *given)
 static void epoch_begin(fby_task_state *task)
 {
     task->over = task->epochs && task->epoch >= task->epochs;
-    task->given = 0;
+    task->given = task->behind = 0;
+    task->part = task->whole;
     task->first_count = task->first_next = 0;
     for (uint32_t i = 0; i < task->ranks; i++) task->rank[i].given = 0;
     if (task->order == FBY_ORDER_STRICT) {
@@ -94,8 +96,8 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
         if (t->ids == sampler->ids) fby_arrival_close(sampler, &t->subset);
     }
 
-    t->part = part_of(t);
-    if (!t->part) {
+    t->whole = part_of(t);
+    if (!t->whole) {
         code = fby_fail(
             error, FBY_EINVAL,
             "drop_last leaves no batch of %u samples: %u ids over %u ranks; expected a smaller batch, or "
@@ -114,8 +116,8 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
     if (allocate(t, sampler->ids)) goto no_memory;
 
     epoch_begin(t);
-    if (what->given && !t->over) {
-        code = places_set(t, what->given);
+    if ((what->given || what->behind) && !t->over) {
+        code = places_set(t, what);
         if (code == FBY_EINVAL) {
             code = fby_fail(error, code, "a rank had more of epoch %llu than the %llu samples there are",
                             (unsigned long long)t->epoch, (unsigned long long)t->part);

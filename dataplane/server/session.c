@@ -341,8 +341,14 @@ static void task_begin(fby_session *session, fby_subscription *task)
                          .classes = task->classes_fd >= 0 ? fby_dataset_classes(task->source->dataset) : 0,
                          .return_capacity = task->return_capacity,
                          .ranks = task->spec->ranks,
-                         .identity = task->described};
-    if (task->resumed) opened.position = fby_state_next(task->resumed, task->samples, &opened.first_epoch);
+                         .identity = task->described,
+                         .part = task->samples,
+                         .first_batch = task->batch};
+    if (task->resumed) opened.position = fby_state_next(task->resumed, &opened.first_epoch);
+    if (task->resumed && opened.first_epoch == task->resumed->epoch) {
+        opened.behind = task->resumed->behind;
+        opened.part = task->resumed->part;
+    }
     memcpy(opened.shape, branch->shape, sizeof opened.shape);
     /* Spinning pays only where the trainer has a CPU that no worker wants. */
     fby_engine_stats stats;

@@ -265,13 +265,20 @@ static int state_take(fby_subscription *task, int fd, uint64_t chosen, fby_error
     const fby_spec *spec = task->spec;
     int status = state_read(task, fd, error);
     if (status) return status;
-    uint64_t samples = spec->drop_last ? chosen / spec->ranks : (chosen + spec->ranks - 1) / spec->ranks;
-    if (spec->drop_last) samples -= samples % spec->batch_size;
-    status = fby_state_fits(task->resumed, &task->described, samples, spec->epochs, spec->name, error);
-    if (!status && task->resumed->visits > FBY_SAMPLER_VISITS)
+    fby_state_head *state = task->resumed;
+    uint64_t left = chosen > state->behind ? chosen - state->behind : 0;
+    const fby_state_task fits = {.name = spec->name,
+                                 .identity = &task->described,
+                                 .samples = chosen,
+                                 .part =
+                                     fby_sampler_part(left, spec->ranks, spec->batch_size, spec->drop_last),
+                                 .epochs = spec->epochs};
+    status = fby_state_fits(state, &fits, error);
+    if (!status && fby_state_is_merged(state)) state->part = fits.part;
+    if (!status && state->visits > FBY_SAMPLER_VISITS)
         status =
             fby_fail(error, FBY_EINVAL, "%s: the state claims %u visits of a sample; expected at most %u",
-                     spec->name, task->resumed->visits, FBY_SAMPLER_VISITS);
+                     spec->name, state->visits, FBY_SAMPLER_VISITS);
     return status;
 }
 

@@ -309,13 +309,12 @@ static void state_cut(fby_subscription *task)
 }
 
 /* The first epoch of ranks of which some go on from a state: that of the rank that is least far. */
-static int crew_epoch_find(fby_subscription *const *of, uint32_t ranks, uint64_t samples, uint64_t *first,
-                           fby_error *error)
+static int crew_epoch_find(fby_subscription *const *of, uint32_t ranks, uint64_t *first, fby_error *error)
 {
     uint32_t least = 0, most = 0;
     uint64_t epochs[FBY_SAMPLER_RANKS] = {0}, places[FBY_SAMPLER_RANKS] = {0};
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        if (of[rank]->resumed) places[rank] = fby_state_next(of[rank]->resumed, samples, &epochs[rank]);
+        if (of[rank]->resumed) places[rank] = fby_state_next(of[rank]->resumed, &epochs[rank]);
         if (epochs[rank] < epochs[least]) least = rank;
         if (epochs[rank] > epochs[most] || (epochs[rank] == epochs[most] && places[rank] > places[most]))
             most = rank;
@@ -344,9 +343,9 @@ static int crew_resume(fby_source *source, fby_crew *crew, fby_subscription *las
         any = any || of[rank]->resumed;
     }
     if (!any) return 0;
-    uint64_t given[FBY_SAMPLER_RANKS] = {0}, samples = fby_sampler_samples(source->sampler, crew->bit);
+    uint64_t given[FBY_SAMPLER_RANKS] = {0};
     fby_sampler_task what = sampled_as(last);
-    int status = crew_epoch_find(of, crew->ranks, samples, &what.first_epoch, error);
+    int status = crew_epoch_find(of, crew->ranks, &what.first_epoch, error);
     if (status) return status;
     uint64_t words = last->described.samples / 64 + 1;
     uint64_t *had = calloc(words, sizeof *had);
@@ -357,6 +356,7 @@ static int crew_resume(fby_source *source, fby_crew *crew, fby_subscription *las
         if (state->visits > what.visits) what.visits = state->visits;
         if (state->epoch != what.first_epoch) continue;
         given[rank] = state->position;
+        what.behind = state->behind; /* all the same: they ran together */
         const uint64_t *bitmap = fby_state_bitmap(state);
         for (uint64_t i = 0; i < fby_state_words(state); i++) had[i] |= bitmap[i];
     }
@@ -412,6 +412,7 @@ static int crew_enter(fby_source *source, fby_subscription *task, fby_error *err
     if (state) {
         what.first_epoch = state->epoch;
         what.visits = state->visits;
+        what.behind = state->behind;
         what.given = &state->position;
         what.had = fby_state_words(state) ? fby_state_bitmap(state) : NULL;
     }

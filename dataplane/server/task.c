@@ -364,9 +364,10 @@ void fby_subscription_publish(fby_subscription *task)
 void fby_subscription_begin(fby_subscription *task)
 {
     if (!task->resumed) return;
-    uint64_t epoch, position = fby_state_next(task->resumed, task->samples, &epoch);
+    uint64_t epoch;
+    fby_state_next(task->resumed, &epoch);
     task->epoch = task->least_epoch = task->drawn_epochs = epoch;
-    task->batch = position / task->spec->batch_size;
+    task->batch = fby_state_next_batch(task->resumed, task->batches, task->spec->batch_size);
     if (!task->spec->epochs || epoch < task->spec->epochs) return;
     end_deliver(task);
     fby_subscription_publish(task);

@@ -105,7 +105,8 @@ typedef struct fby_task_options {
     /* Which of the spec's `ranks` this client is, from 0. The ranks of a task hand in the same spec under the
      * same name; nothing comes before all of them have. */
     uint32_t rank;
-    const void *state; /* what fby_task_state gave: the task goes on from there; NULL: from the beginning */
+    const void *state; /* what fby_task_state or fby_state_merge gave: the task goes on from there; NULL: from
+                          the beginning */
     size_t state_bytes;
 } fby_task_options;
 
@@ -179,6 +180,15 @@ FBY_API int fby_task_abandon(fby_task *task, fby_error *error);
  * and augment_seed must be the same, or fby_task_open says what isn't (FBY_EINVAL); epochs, window and what
  * is done about bad samples may differ. Also where the task has failed. */
 FBY_API int fby_task_state(fby_task *task, void **state, size_t *bytes, fby_error *error);
+
+/* For a task that goes on with another number of ranks: the states that all its ranks saved after the same
+ * batch, one of each, in any order, made into one that every new rank opens the task with, whatever their
+ * number (1 as well) and batch size. What is left of the epoch is dealt to them in equal parts; without
+ * drop_last these are made equal by padding, as in every epoch, and the batches are counted so that the last
+ * one has the number that it always has. Malloc'd, for free(). FBY_EINVAL says which state is missing, of
+ * another task, or of another step. */
+FBY_API int fby_state_merge(const void *const *states, const size_t *bytes, uint32_t count, void **merged,
+                            size_t *merged_bytes, fby_error *error);
 
 /* --- batches
  * --------------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include <forebay/forebay.h>
 
 #include "python/extension/python.h"
+#include "python/extension/states.h"
 #include "python/extension/task.h"
 #include "python/extension/tensor.h"
 
@@ -22,7 +23,7 @@ PyMODINIT_FUNC PyInit__forebay(void)
         PyModule_AddIntConstant(module, "PADDED", FBY_SAMPLE_PADDED) ||
         PyModule_AddIntConstant(module, "REPEAT", FBY_SAMPLE_REPEAT) ||
         PyModule_AddIntConstant(module, "SUBSTITUTE", FBY_SAMPLE_SUBSTITUTE) ||
-        fby_py_tensor_register(module) || fby_py_task_register(module)) {
+        fby_py_tensor_register(module) || fby_py_states_register(module) || fby_py_task_register(module)) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,4 +1,4 @@
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 __version__: str
 AUTO: int
@@ -7,6 +7,8 @@ EMBEDDED: int
 PADDED: int
 REPEAT: int
 SUBSTITUTE: int
+
+def merge_states(states: List[bytes], /) -> bytes: ...
 
 class Tensor:
     @property

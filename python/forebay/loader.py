@@ -273,23 +273,30 @@ class Loader:
         """
         return {"version": _STATE_VERSION, "epoch": self._epoch, "task": self._use().state()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Union[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> None:
         """Goes on where state_dict() was called: the next iter() gives what was left of that epoch. Data set, split, order, seed, batch
-        size and pipeline must be what they were, or a SpecError says what isn't, and nothing has changed."""
-        if not isinstance(state_dict, Mapping) or not {"version", "epoch", "task"} <= set(state_dict):
-            raise TypeError("load_state_dict: expected what Loader.state_dict() gave")
-        if state_dict["version"] != _STATE_VERSION:
-            raise ValueError(f"load_state_dict: this is of version {state_dict['version']!r}, expected {_STATE_VERSION}: load it with "
-                             "the version of forebay that saved it")
+        size and pipeline must be what they were, or a SpecError says what isn't, and nothing has changed.
+
+        Each of several ranks gives what it saved itself. With another number of ranks, or another batch size, every one gives a list
+        of what all ranks saved after the same batch: what was left of that epoch is dealt to them in equal parts."""
+        all_ranks = not isinstance(state_dict, Mapping)
+        states = list(state_dict) if all_ranks and isinstance(state_dict, Sequence) else [state_dict]
+        if not states or not all(isinstance(state, Mapping) and {"version", "epoch", "task"} <= set(state) for state in states):
+            raise TypeError("load_state_dict: expected what Loader.state_dict() gave, or a list of what it gave on each rank")
+        for state in states:
+            if state["version"] != _STATE_VERSION:
+                raise ValueError(f"load_state_dict: this is of version {state['version']!r}, expected {_STATE_VERSION}: load it with "
+                                 "the version of forebay that saved it")
         before = self._use()
         current = self._current() if self._current is not None else None
-        task = _forebay.Task(state=state_dict["task"], **self._arguments)
+        saved = _forebay.merge_states([state["task"] for state in states]) if all_ranks else states[0]["task"]
+        task = _forebay.Task(state=saved, **self._arguments)
         if current is not None:
             current._loader = None
             current._why = "this epoch ended when load_state_dict() took its Loader elsewhere"
         self._current = None
         self._task = task
-        self._epoch = int(state_dict["epoch"])
+        self._epoch = int(states[0]["epoch"])
         before.close()
 
     # --- what it delivers ------------------------------------------------------------------------------------------

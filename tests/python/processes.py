@@ -81,10 +81,12 @@ class Probe:
 
     program = PROBE
 
-    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0, state=None, reconnect=0):
+    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0, state=None, states=(), reconnect=0):
         where = ["--socket", server.socket] if server else ["--embedded"]
         where += ["--rank", str(rank)]
         where += ["--state", state] if state else []
+        for each in states:
+            where += ["--merge", each]
         self.process = subprocess.Popen([*wrapper, self.program, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, "FOREBAY_SERVER": str(FOREBAY), "FOREBAY_RECONNECT": str(reconnect),
                                              **(environment or {})})

@@ -214,9 +214,9 @@ def test_blocks_that_are_not_the_tasks_have_no_segment(served, tmp_path):
     windows_equal(server, before)
 
 
-STATE = struct.Struct("<QIIQQ" + "7Q6IQ" + "QQ")  # head, identity, place; dataplane/protocol/state.h
+STATE = struct.Struct("<QIIQQ" + "7Q6IQ" + "QQQQ")  # head, identity, place; dataplane/protocol/state.h
 STATE_NAMES = ["magic", "version", "visits", "bytes", "sum", "dataset_high", "dataset_low", "output_high", "output_low", "samples", "subset", "seed",
-               "order", "batch", "drop_last", "rank", "ranks", "reserved", "crew", "epoch", "position"]
+               "order", "batch", "drop_last", "rank", "ranks", "reserved", "crew", "epoch", "behind", "part", "position"]
 
 
 def state_sum(words):
@@ -232,10 +232,10 @@ def state_sum(words):
 def state_of(genuine, bitmap=b"", **fields):
     """A state of the task that was opened, with the fields that are given."""
     identity = struct.unpack_from("<7Q6IQ", genuine, len(genuine) - 88)
-    values = dict(zip(STATE_NAMES, (0x4554415453594246, 1, 3, 136 + len(bitmap), 0, *identity, 2, 16)))
+    values = dict(zip(STATE_NAMES, (0x4554415453594246, 1, 3, 152 + len(bitmap), 0, *identity, 2, 0, 100, 16)))
     assert not set(fields) - set(values)
     values.update(fields)
-    words = struct.unpack(f"<{(136 + len(bitmap)) // 8}Q", STATE.pack(*values.values()) + bitmap)
+    words = struct.unpack(f"<{(152 + len(bitmap)) // 8}Q", STATE.pack(*values.values()) + bitmap)
     values["sum"] = state_sum(words)
     return STATE.pack(*values.values()) + bitmap
 
@@ -268,8 +268,10 @@ def test_states_that_lie_are_refused_by_name_and_cost_nothing(served, tmp_path):
     good = state_of(opened, bitmap)
     kind, message = answer(shared, memfd(good))
     assert kind == OPENED, message
-    first_epoch, position = struct.unpack_from("<Q", message, 16 + 6 * 8)[0], struct.unpack_from("<Q", message, len(message) - 96)[0]
+    first_epoch, position = struct.unpack_from("<Q", message, 16 + 6 * 8)[0], struct.unpack_from("<Q", message, len(message) - 104)[0]
     assert (first_epoch, position) == (2, 16)
+    merged = {"ranks": 0, "behind": 16, "part": 0, "position": 0}
+    assert answer(shared, memfd(state_of(opened, bitmap, **merged)))[0] == OPENED
 
     whole = bytes([255] * 12 + [15]) + bytes(3)
     wrong = [("samples of its epoch", state_of(opened, bitmap, position=100)), ("samples of its epoch", state_of(opened, bitmap, position=1 << 63)),
@@ -277,9 +279,15 @@ def test_states_that_lie_are_refused_by_name_and_cost_nothing(served, tmp_path):
              ("beyond the data set", state_of(opened, bitmap[:15] + b"\x80", position=24)), ("in epoch 5, but the task ends", state_of(opened, bitmap, epoch=5)),
              ("in epoch 18446744073709551615", state_of(opened, bitmap, epoch=(1 << 64) - 1)), ("visits", state_of(opened, bitmap, visits=0xFFFFFFFF)),
              ("samples: 4294967295", state_of(opened, b"", samples=0xFFFFFFFF, position=0)), ("damaged", state_of(opened, bitmap, samples=1 << 60)),
-             ("damaged", state_of(opened, b"")), ("at most", state_of(opened, bitmap + bytes(8), bytes=136 + 24)), ("cut", state_of(opened, bitmap, bytes=1 << 62)),
-             ("damaged", state_of(opened, bitmap, position=0)), ("order: unknown", state_of(opened, b"", order=7)), ("order: strict", state_of(opened, b"", order=1)),
-             ("fingerprint", state_of(opened, bitmap, dataset_low=1)), ("no state", b"x" * 136), ("no state", b""), ("cut", good[:-8]), ("at most", good + bytes(64))]
+             ("damaged", state_of(opened, b"")), ("at most", state_of(opened, bitmap + bytes(8), bytes=152 + 24)), ("cut", state_of(opened, bitmap, bytes=1 << 62)),
+             ("damaged", state_of(opened, bitmap, position=0)), ("samples of its epoch", state_of(opened, bitmap, part=99)),
+             ("no more than 100", state_of(opened, bitmap, behind=101)), ("no more than 100", state_of(opened, bitmap, **{**merged, "behind": 1 << 63})),
+             ("lists 16 ids, of 17", state_of(opened, bitmap, **{**merged, "behind": 17})), ("lists 16 ids, of 15", state_of(opened, bitmap, **{**merged, "behind": 15})),
+             ("samples of its epoch", state_of(opened, bitmap, **{**merged, "position": 8})), ("samples of its epoch", state_of(opened, bitmap, **{**merged, "part": 84})),
+             ("damaged", state_of(opened, bitmap, ranks=0, rank=1)), ("damaged", state_of(opened, bitmap, ranks=2000)), ("damaged", state_of(opened, bitmap, rank=1)),
+             ("one rank of 2", state_of(opened, bitmap, ranks=2)),
+             ("order: unknown", state_of(opened, b"", order=7)), ("order: strict", state_of(opened, b"", order=1)),
+             ("fingerprint", state_of(opened, bitmap, dataset_low=1)), ("no state", b"x" * 152), ("no state", b""), ("cut", good[:-8]), ("at most", good + bytes(64))]
     for words, state in wrong:
         kind, message = answer(shared, memfd(state))
         assert kind == FAILED and words.encode() in message[32:], (words, message)

@@ -25,7 +25,8 @@ typedef struct schedule_mix {
     bool orders, subsets, ranks, limits, resumed; /* what a schedule's tasks may have */
 } schedule_mix;
 
-/* What a task may have had of its epoch: a random part for each rank, of random ids. */
+/* What a task may have had of its epoch: a random part for each rank, of random ids; often of what other
+ * ranks left. */
 static void random_life(watch *w, fby_sampler_task *what, uint64_t **given, uint64_t **had)
 {
     uint32_t ids = 0;
@@ -33,16 +34,19 @@ static void random_life(watch *w, fby_sampler_task *what, uint64_t **given, uint
     *given = calloc(what->ranks, sizeof **given);
     *had = calloc(words, sizeof **had);
     for (uint32_t id = 0; id < w->ids; id++) ids += !what->subset || what->subset[id / 64] >> (id % 64) & 1;
-    uint64_t part = what->drop_last ? ids / what->ranks / what->batch * what->batch : ids / what->ranks;
-    uint64_t wanted = 0, left = ids;
-    for (uint32_t r = 0; r < what->ranks; r++) wanted += (*given)[r] = watch_random(w, part + 1);
+    if (watch_random(w, 2)) what->behind = watch_random(w, ids + 1);
+    uint64_t part = (ids - what->behind) / what->ranks;
+    if (what->drop_last) part -= part % what->batch;
+    uint64_t wanted = what->behind, left = ids;
+    bool begun = !what->behind || watch_random(w, 2);
+    for (uint32_t r = 0; r < what->ranks && begun; r++) wanted += (*given)[r] = watch_random(w, part + 1);
     for (uint32_t id = 0; id < w->ids; id++) {
         if (what->subset && !(what->subset[id / 64] >> (id % 64) & 1)) continue;
         if (watch_random(w, left--) >= wanted) continue;
         (*had)[id / 64] |= UINT64_C(1) << (id % 64);
         wanted--;
     }
-    what->given = *given;
+    if (begun) what->given = *given;
     if (what->order == FBY_ORDER_SHARED) what->had = *had;
     what->visits = (uint32_t)watch_random(w, 8);
 }

@@ -223,6 +223,98 @@ Test(sampler_resume, fixed_orders_go_on_as_if_nothing_had_happened)
     }
 }
 
+enum { RANKED_IDS = 101, RANKED_MOST = 5 };
+
+/* The ids of an epoch's part, by rank and position: all that the task gets of it, with their padding. */
+typedef struct parts {
+    uint32_t ids[RANKED_MOST][RANKED_IDS];
+    bool padded[RANKED_MOST][RANKED_IDS];
+    uint64_t counts[RANKED_MOST];
+} parts;
+
+static void parts_take(life *l, parts *out)
+{
+    memset(out, 0, sizeof *out);
+    for (uint32_t ended = 0; ended < l->what.ranks;) {
+        const fby_draw_target *target = next(l);
+        cr_assert_eq(target->epoch, 0);
+        for (uint32_t i = 0; i < draw.count; i++) {
+            out->ids[target->rank][target->position + i] = draw.ids[i];
+            out->padded[target->rank][target->position + i] = draw.flags[i] & FBY_DRAW_PADDED;
+        }
+        out->counts[target->rank] += draw.count;
+        ended += target->epoch_last;
+    }
+}
+
+/* What the first `position` samples of each rank were; their number. */
+static uint64_t parts_had(const parts *of, uint32_t ranks, uint64_t position, uint64_t *had)
+{
+    uint64_t count = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        for (uint64_t i = 0; i < position; i++) {
+            if (of->padded[r][i]) continue;
+            cr_assert(!has(had, of->ids[r][i]), "id %u comes twice", of->ids[r][i]);
+            add(had, of->ids[r][i]);
+            count++;
+        }
+    return count;
+}
+
+/* A job stops after some batches of all its ranks, and other ranks share what is left. */
+static void ranks_change(fby_order order, bool drop_last, uint32_t before, uint32_t after)
+{
+    static parts first, second;
+    fby_sampler_task what = {
+        .order = order, .seed = 4, .drop_last = drop_last, .batch = 4, .ranks = before, .window = 3};
+    life whole = begin(RANKED_IDS, 1, what);
+    uint64_t part = fby_sampler_samples(whole.sampler, whole.task);
+    parts_take(&whole, &first);
+    fby_sampler_destroy(&whole.sampler);
+    for (uint64_t stop = 4; stop < part; stop += 4) {
+        uint64_t had[RANKED_IDS / 64 + 1] = {0};
+        what.behind = parts_had(&first, before, stop, had);
+        what.ranks = after;
+        what.batch = 3;
+        what.had = order == FBY_ORDER_SHARED ? had : NULL;
+        uint64_t left = fby_sampler_part(RANKED_IDS - what.behind, after, what.batch, drop_last);
+        if (!left) continue;
+        life rest = begin(RANKED_IDS, stop, what);
+        parts_take(&rest, &second);
+        for (uint32_t r = 0; r < after; r++) cr_assert_eq(second.counts[r], left);
+        uint64_t got = parts_had(&second, after, left, had);
+        if (!drop_last) cr_assert_eq(what.behind + got, RANKED_IDS, "each id once");
+        /* The epochs after it are whole. */
+        cr_assert_eq(next(&rest)->epoch, 1);
+        cr_assert_eq(fby_sampler_samples(rest.sampler, rest.task),
+                     fby_sampler_part(RANKED_IDS, after, what.batch, drop_last));
+        fby_sampler_destroy(&rest.sampler);
+    }
+}
+
+Test(sampler_resume, another_number_of_ranks)
+{
+    for (int order = FBY_ORDER_SHARED; order <= FBY_ORDER_SEQUENTIAL; order++)
+        for (int drop_last = 0; drop_last < 2; drop_last++)
+            for (uint32_t before = 1; before <= RANKED_MOST; before++)
+                for (uint32_t after = 1; after <= RANKED_MOST; after++)
+                    ranks_change((fby_order)order, drop_last, before, after);
+}
+
+/* What is left makes no part with drop_last: the next epoch comes. */
+Test(sampler_resume, nothing_left_for_so_many_ranks)
+{
+    life l = begin(100, 1,
+                   (fby_sampler_task){.order = FBY_ORDER_SEQUENTIAL,
+                                      .drop_last = true,
+                                      .batch = 4,
+                                      .ranks = 4,
+                                      .window = 3,
+                                      .behind = 90});
+    cr_assert_eq(next(&l)->epoch, 1);
+    fby_sampler_destroy(&l.sampler);
+}
+
 static void refused(fby_sampler_task what, const char *words)
 {
     fby_sampler *sampler;
@@ -240,6 +332,8 @@ Test(sampler_resume, more_than_there_is)
     refused((fby_sampler_task){.batch = 5, .ranks = 2, .window = 3, .given = given}, "50 samples");
     refused((fby_sampler_task){.batch = 5, .ranks = 1, .window = 3, .visits = FBY_SAMPLER_VISITS + 1},
             "visits");
+
+    refused((fby_sampler_task){.batch = 5, .ranks = 1, .window = 3, .behind = 101}, "epoch 0");
 
     /* A whole epoch lies behind; the last one. */
     life l =

@@ -48,7 +48,8 @@ static bool has(const watched_task *t, uint32_t id)
 static void epoch_reset(watch *w, watched_task *t)
 {
     t->epoch++;
-    t->distinct = t->used_up = t->padded = 0;
+    t->distinct = t->used_up = t->padded = t->behind = 0;
+    t->part = t->whole;
     memset(t->given, 0, sizeof t->given);
     memset(t->seen, 0, w->ids);
 }
@@ -76,15 +77,26 @@ static void seen_note(watched_task *t, uint32_t id)
     t->seen[id] = 1;
 }
 
+/* Samples of an epoch with so many ids left, a rank. */
+static uint64_t part_of(const watched_task *t, uint32_t left)
+{
+    uint32_t ranks = t->what.ranks;
+    return t->what.drop_last ? left / ranks / t->what.batch * t->what.batch : (left + ranks - 1) / ranks;
+}
+
 /* What a resumed task had of its epoch. */
 static void had_take(watch *w, watched_task *t)
 {
     bool whole = true;
+    t->behind = t->what.behind;
+    t->part = part_of(t, t->ids - (uint32_t)t->behind);
+    for (uint64_t place = 0; place < t->behind && t->what.order != FBY_ORDER_SHARED; place++)
+        seen_note(t, id_ordered(t, place));
     for (uint32_t r = 0; r < t->what.ranks; r++) {
-        t->given[r] = t->what.given[r];
+        t->given[r] = t->what.given ? t->what.given[r] : 0;
         whole = whole && t->given[r] == t->part;
         for (uint64_t i = 0; i < t->given[r] && t->what.order != FBY_ORDER_SHARED; i++) {
-            uint64_t place = r + i * t->what.ranks;
+            uint64_t place = t->behind + r + i * t->what.ranks;
             if (place < t->ids)
                 seen_note(t, id_ordered(t, place));
             else
@@ -119,13 +131,12 @@ int watch_join(watch *w, const fby_sampler_task *what, uint32_t *task)
         if (has(t, id)) t->members[t->ids++] = id;
     }
 
-    t->part = (t->ids + what->ranks - 1) / what->ranks;
-    if (what->drop_last) t->part = t->ids / what->ranks / what->batch * what->batch;
+    t->whole = t->part = part_of(t, t->ids);
     t->window = (uint64_t)what->window * what->batch;
     if (t->window < 128) t->window = 128;
     cr_assert_eq(fby_sampler_samples(w->sampler, *task), t->part);
     cr_assert_eq(fby_sampler_batches(w->sampler, *task), (t->part + what->batch - 1) / what->batch);
-    if (what->given && !is_over(t)) had_take(w, t);
+    if ((what->given || what->behind) && !is_over(t)) had_take(w, t);
     if (what->visits > w->visits_before) w->visits_before = what->visits;
     return FBY_OK;
 }
@@ -139,7 +150,7 @@ void watch_leave(watch *w, uint32_t task)
 void watch_abandon(watch *w, uint32_t task)
 {
     watched_task *t = &w->task[task];
-    uint64_t begun = 0;
+    uint64_t begun = t->behind;
     for (uint32_t r = 0; r < t->what.ranks; r++) begun += t->given[r];
     if (begun && !is_over(t)) epoch_reset(w, t);
     cr_assert_eq(fby_sampler_abandon(w->sampler, task), t->epoch);
@@ -209,7 +220,7 @@ static void check_id(watch *w, watched_task *t, const fby_draw *draw, uint32_t i
             cr_assert(t->distinct == t->ids, "padding after the last id only");
         }
     } else {
-        uint64_t place = target->rank + (target->position + i) * t->what.ranks;
+        uint64_t place = t->behind + target->rank + (target->position + i) * t->what.ranks;
         cr_assert_eq(id, id_ordered(t, place), "fixed order");
         cr_assert_eq(padded, place >= t->ids);
     }
@@ -223,7 +234,7 @@ static void check_id(watch *w, watched_task *t, const fby_draw *draw, uint32_t i
 
 static void check_epoch_end(watched_task *t)
 {
-    cr_assert_eq(t->distinct - t->used_up + t->padded, t->part * t->what.ranks);
+    cr_assert_eq(t->distinct - t->used_up + t->padded, t->behind + t->part * t->what.ranks);
     if (!t->what.drop_last) cr_assert_eq(t->distinct, t->ids, "each id once");
     t->epochs_done++;
 }

@@ -14,7 +14,8 @@ typedef struct watched_task {
     uint64_t *subset;  /* own copy; NULL: all */
     uint32_t *members; /* its ids, rising */
     uint32_t ids;
-    uint64_t part; /* samples of an epoch, a rank */
+    uint64_t whole, part; /* samples of an epoch, and of the current one, a rank */
+    uint64_t behind;      /* ids of the current epoch that were had before it was dealt to these ranks */
     uint64_t window;
     uint64_t epoch;
     uint64_t queued[FBY_SAMPLER_RANKS], given[FBY_SAMPLER_RANKS];

@@ -1,9 +1,9 @@
 /* A client that does what its standard input says, so that Python tests can put real processes into any
  * state.
  *
- *     probe [--socket PATH] [--embedded] [--rank N] [--state FILE] SPEC
+ *     probe [--socket PATH] [--embedded] [--rank N] [--state FILE | --merge FILE...] SPEC
  *
- * It opens the task and answers every line with one line of JSON:
+ * It opens the task, with a state or with several merged ones, and answers every line with one line of JSON:
  *
  *     next [MS]   the next batch, waiting up to MS milliseconds (default 10000); it is held under its number
  *     hash N      the hash of a held batch's memory
@@ -25,7 +25,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { HELD_MOST = 4096 };
+enum { HELD_MOST = 4096, STATES_MOST = 64 };
 
 static fby_batch *held[HELD_MOST];
 static uint32_t held_count;
@@ -194,7 +194,9 @@ int main(int count, char **arguments)
     fby_task *task = NULL;
     fby_connect_options connect = FBY_CONNECT_OPTIONS_INIT;
     fby_task_options options = FBY_TASK_OPTIONS_INIT;
-    void *state = NULL;
+    void *states[STATES_MOST], *state = NULL;
+    size_t bytes[STATES_MOST];
+    uint32_t state_count = 0;
     for (int i = 1; i < count; i++) {
         if (!strcmp(arguments[i], "--socket") && i + 1 < count)
             connect.socket = arguments[++i];
@@ -203,11 +205,20 @@ int main(int count, char **arguments)
         else if (!strcmp(arguments[i], "--embedded"))
             connect.mode = FBY_MODE_EMBEDDED;
         else if (!strcmp(arguments[i], "--state") && i + 1 < count)
-            options.state = state = state_read(arguments[++i], &options.state_bytes);
-        else
+            state = state_read(arguments[++i], &options.state_bytes);
+        else if (!strcmp(arguments[i], "--merge") && i + 1 < count && state_count < STATES_MOST) {
+            states[state_count] = state_read(arguments[++i], &bytes[state_count]);
+            state_count++;
+        } else
             options.spec_path = arguments[i];
     }
-    int status = fby_connect(&client, &connect, &error);
+    int status = 0;
+    if (state_count)
+        status = fby_state_merge((const void *const *)states, bytes, state_count, &state,
+                                 &options.state_bytes, &error);
+    while (state_count) free(states[--state_count]);
+    options.state = state;
+    if (!status) status = fby_connect(&client, &connect, &error);
     if (!status) status = fby_task_open(&task, client, &options, &error);
     free(state);
     if (status) {
