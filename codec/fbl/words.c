@@ -1,0 +1,136 @@
+#include "codec/fbl/words.h"
+
+#include <string.h>
+
+#include "codec/fbl/file.h"
+
+enum { TOP_BITS = 32 - FBY_FBL_SCALE_BITS };
+
+/* x / f is the high half of x * reciprocal. For f = 1 that gives x - 1, which `add` makes up for:
+ * (x - 1) * 511 + x + 511 = 512 x. */
+static void class_make(const fby_fbl_set *set, uint32_t at, fbl_class *class)
+{
+    uint32_t f = set->frequency[at];
+
+    *class = (fbl_class){
+        .frequency = (uint16_t)f,
+        .add = (uint16_t)(set->start[at] + (f == 1 ? FBY_FBL_SCALE - 1 : 0)),
+        .base = set->base[at],
+        .raw = set->raw[at],
+        .reciprocal = f > 1 ? UINT64_MAX / f + 1 : UINT64_MAX,
+    };
+}
+
+void fbl_coder_make(const fby_fbl_set *set, uint32_t bits, fbl_coder *coder)
+{
+    fbl_buckets buckets;
+
+    fbl_buckets_make(bits, &buckets);
+    coder->bits = bits;
+    memcpy(coder->context, set->context, sizeof coder->context);
+    for (uint32_t context = 0; context < set->contexts; context++) {
+        uint32_t token = 0, end = 0;
+        for (uint32_t t = 0; t < set->tokens[context]; t++) {
+            class_make(set, context * FBY_FBL_TOKENS + t, &coder->class[context * FBY_FBL_TOKENS + t]);
+        }
+        for (uint32_t bucket = 0; bucket < buckets.count; bucket++) {
+            if (!bucket) end = 1u << set->raw[context * FBY_FBL_TOKENS];
+            while (buckets.first[bucket] >= end && token + 1 < set->tokens[context]) {
+                token++;
+                end += 1u << set->raw[context * FBY_FBL_TOKENS + token];
+            }
+            coder->class_of[context * FBL_BUCKETS + bucket] = (uint8_t)(context * FBY_FBL_TOKENS + token);
+        }
+    }
+}
+
+size_t fbl_words_bytes(const fbl_symbols *symbols)
+{
+    return (size_t)4 * FBY_LANES +
+           (size_t)symbols->count * FBY_LANES * (symbols->coder[0]->bits > 8 ? 4 : 2) + 8;
+}
+
+/* Puts the low word before what is written, where the state would grow out of 32 bits. */
+static inline uint32_t state_shrink(uint32_t x, bool grows, uint8_t **at)
+{
+    (*at)[-2] = (uint8_t)x;
+    (*at)[-1] = (uint8_t)(x >> 8);
+    *at -= grows ? 2 : 0;
+    return grows ? x >> 16 : x;
+}
+
+static inline uint32_t class_push(const fbl_class *class, uint32_t x, uint32_t low_bits, uint32_t low,
+                                  uint8_t **at)
+{
+    uint32_t f = class->frequency;
+
+    x = state_shrink(x, x >> (TOP_BITS - low_bits) >= f, at);
+    x = x << low_bits | low;
+    uint32_t quotient = (uint32_t)((unsigned __int128)x * class->reciprocal >> 64);
+    return quotient * (FBY_FBL_SCALE - f) + x + class->add;
+}
+
+static inline void push_bytes(const fbl_coder *coder, const uint8_t *value, const uint8_t *sum,
+                              uint32_t active, uint32_t *state, uint8_t **to)
+{
+    uint8_t *at = *to;
+    for (uint32_t lane = FBY_LANES; lane-- > 0;) {
+        if (!(active >> lane & 1)) continue;
+        uint32_t row = coder->context[sum[lane]] * (uint32_t)FBL_BUCKETS;
+        const fbl_class *class = &coder->class[coder->class_of[row + value[lane]]];
+        state[lane] = class_push(class, state[lane], class->raw, (uint32_t)value[lane] - class->base, &at);
+    }
+    *to = at;
+}
+
+static inline void push_longs(const fbl_coder *coder, const uint16_t *value, const uint8_t *sum,
+                              uint32_t active, uint32_t *state, uint8_t **to)
+{
+    const fbl_class *class[FBY_LANES];
+    uint8_t *at = *to;
+
+    for (uint32_t lane = 0; lane < FBY_LANES; lane++) {
+        uint32_t bucket = fbl_bucket_of(value[lane], coder->bits);
+        class[lane] =
+            &coder->class[coder->class_of[coder->context[sum[lane]] * (uint32_t)FBL_BUCKETS + bucket]];
+    }
+    /* The decoder takes the low bits of all lanes before the high ones. */
+    for (uint32_t lane = FBY_LANES; lane-- > 0;) {
+        if (!(active >> lane & 1) || class[lane] -> raw <= FBY_FBL_STEP_BITS) continue;
+        uint32_t bits = class[lane]->raw - FBY_FBL_STEP_BITS, x = state[lane];
+        uint32_t high = (uint32_t)(value[lane] - class[lane] -> base) >> FBY_FBL_STEP_BITS;
+        x = state_shrink(x, x >> (32 - bits) != 0, &at);
+        state[lane] = x << bits | high;
+    }
+    for (uint32_t lane = FBY_LANES; lane-- > 0;) {
+        if (!(active >> lane & 1)) continue;
+        uint32_t bits = class[lane]->raw < FBY_FBL_STEP_BITS ? class[lane]->raw : FBY_FBL_STEP_BITS;
+        uint32_t low = (uint32_t)(value[lane] - class[lane] -> base) & ((1u << bits) - 1);
+        state[lane] = class_push(class[lane], state[lane], bits, low, &at);
+    }
+    *to = at;
+}
+
+uint8_t *fbl_words_write(const fbl_symbols *symbols, uint8_t *room, size_t bytes)
+{
+    uint32_t state[FBY_LANES];
+    uint8_t *at = room + bytes;
+
+    for (uint32_t lane = 0; lane < FBY_LANES; lane++) state[lane] = FBY_FBL_STATE_END;
+    for (uint32_t i = symbols->count; i-- > 0;) {
+        const fbl_coder *coder = symbols->coder[i / symbols->run % symbols->coders];
+        const uint8_t *sum = symbols->sums + (size_t)i * FBY_LANES;
+        if (coder->bits == 8)
+            push_bytes(coder, (const uint8_t *)symbols->values + (size_t)i * FBY_LANES, sum, symbols->active,
+                       state, &at);
+        else
+            push_longs(coder, (const uint16_t *)symbols->values + (size_t)i * FBY_LANES, sum, symbols->active,
+                       state, &at);
+    }
+    for (uint32_t lane = FBY_LANES; lane-- > 0;) {
+        if (!(symbols->active >> lane & 1)) continue;
+        at -= 4;
+        fbl_store32(at, state[lane]);
+    }
+    return at;
+}
