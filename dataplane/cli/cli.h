@@ -19,8 +19,6 @@ int fby_command_doctor(int count, char **values);
 int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments,
                         void *input);
 
-/* "512MiB", "40GiB", "1000000": bytes. False where it isn't a size. */
-bool fby_size_parse(const char *text, uint64_t *out);
 /* A whole number of at most `most`. */
 bool fby_count_parse(const char *text, uint64_t most, uint64_t *out);
 

@@ -6,6 +6,7 @@
 #include "dataplane/cli/cli.h"
 #include "dataplane/protocol/paths.h"
 #include "dataplane/server/server.h"
+#include "dataplane/spec/value.h"
 
 typedef struct serve_arguments {
     fby_server_options server;
@@ -49,7 +50,7 @@ static error_t option_take(int key, char *value, struct argp_state *state)
         server->socket = value;
         return 0;
     case 'm':
-        if (!fby_size_parse(value, &server->memory) || !server->memory)
+        if (!fby_value_bytes(value, &server->memory) || !server->memory)
             argp_error(state, "--memory %s: expected a size such as 8GiB", value);
         return 0;
     case 'w':
@@ -103,7 +104,7 @@ static int environment_take(fby_server_options *server, fby_error *error)
     const char *memory = environment_get("FOREBAY_MEMORY"), *workers = environment_get("FOREBAY_WORKERS"),
                *reader = environment_get("FOREBAY_READER");
     uint64_t number = 0;
-    if (memory && !server->memory && (!fby_size_parse(memory, &server->memory) || !server->memory))
+    if (memory && !server->memory && (!fby_value_bytes(memory, &server->memory) || !server->memory))
         return fby_fail(error, FBY_EINVAL, "FOREBAY_MEMORY=%s: expected a size such as 8GiB", memory);
     if (workers && !server->workers) {
         if (!fby_count_parse(workers, 1024, &number) || !number)

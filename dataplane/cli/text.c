@@ -28,39 +28,6 @@ bool fby_count_parse(const char *text, uint64_t most, uint64_t *out)
     return true;
 }
 
-bool fby_size_parse(const char *text, uint64_t *out)
-{
-    static const struct {
-        const char *suffix;
-        double factor;
-    } units[] = {{"", 1},
-                 {"B", 1},
-                 {"K", 1024},
-                 {"KiB", 1024},
-                 {"M", 1048576},
-                 {"MiB", 1048576},
-                 {"G", 1073741824},
-                 {"GiB", 1073741824},
-                 {"T", 1099511627776},
-                 {"TiB", 1099511627776},
-                 {"kB", 1e3},
-                 {"MB", 1e6},
-                 {"GB", 1e9},
-                 {"TB", 1e12}};
-    char *end;
-    errno = 0;
-    if (*text < '0' || *text > '9') return false;
-    double value = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(end, units[i].suffix)) continue;
-        value *= units[i].factor;
-        if (errno || !(value < 1e18)) return false;
-        *out = (uint64_t)value;
-        return true;
-    }
-    return false;
-}
-
 const char *fby_size_text(char *out, double bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -108,6 +108,21 @@ static bool hold_end(hold *it)
     return !it->lost && fby_compare_exchange_seq_cst_u64(&it->job->state, &expected, JOB_AT_REST);
 }
 
+/* What is to be done for a job, but for where the results go. */
+static void work_set(fby_work *work, const fby_lot *lot, const fby_job *job)
+{
+    *work = (fby_work){.id = job->id,
+                       .turn = job->turn,
+                       .epoch = job->epoch,
+                       .repeat = job->repeat,
+                       .echo_count = lot->echo_count,
+                       .echo_stages = lot->echo_stages,
+                       .items = job->items};
+    uint32_t index = (uint32_t)(job - lot->jobs);
+    for (uint32_t i = 0; i < lot->output_count; i++)
+        if (lot->outputs[i].targets[index].payload) work->branches |= UINT64_C(1) << lot->outputs[i].branch;
+}
+
 /* False where the job was taken from it meanwhile: the worker is abandoned. */
 static bool job_run(fby_worker *worker, fby_job *job)
 {
@@ -122,20 +137,24 @@ static bool job_run(fby_worker *worker, fby_job *job)
      * both away, and use them anew, however short a while this thread has run in between. */
     const fby_plan *plan = lot->plan;
     void *out[FBY_PLAN_BRANCHES];
-    fby_work work = {.bytes = buffer->bytes,
-                     .length = (size_t)job->read.size,
-                     .id = job->id,
-                     .turn = job->turn,
-                     .epoch = job->epoch,
-                     .repeat = job->repeat,
-                     .out = out,
-                     .commit = hold_commit,
-                     .user = &held};
+    fby_kept_item *items[FBY_LOT_ECHOES];
+    int32_t echo_stages[FBY_LOT_ECHOES];
+    fby_work work;
+    work_set(&work, lot, job);
+    work.bytes = buffer ? buffer->bytes : NULL;
+    work.length = buffer ? (size_t)job->read.size : 0;
+    work.out = out;
+    work.items = items;
+    work.echo_stages = echo_stages;
+    work.commit = hold_commit;
+    work.user = &held;
+    for (uint32_t i = 0; i < work.echo_count; i++) {
+        items[i] = fby_kept_item_hold(job->items[i]); /* its own: the conductor may let go of it meanwhile */
+        echo_stages[i] = lot->echo_stages[i];
+    }
     for (uint32_t i = 0; i < lot->output_count; i++) {
         const fby_output *output = &lot->outputs[i];
-        if (!output->targets[index].payload) continue;
-        out[output->branch] = output->targets[index].payload;
-        work.branches |= UINT64_C(1) << output->branch;
+        if (output->targets[index].payload) out[output->branch] = output->targets[index].payload;
     }
 
     fby_store_release_u64(&job->state,
@@ -146,6 +165,7 @@ static bool job_run(fby_worker *worker, fby_job *job)
 
     fby_failure failure = {FBY_REASON_NONE, "", ""};
     fby_reason reason = fby_plan_run(plan, worker->scratch, &work, &failure);
+    for (uint32_t i = 0; i < work.echo_count; i++) fby_kept_item_release(items[i]);
 
     fby_store_release_u64(&worker->state, 0); /* the key is of no use any more */
     /* Where the job was taken from it, the lot isn't its own any more, and the buffer is the conductor's to
@@ -165,7 +185,7 @@ static bool job_run(fby_worker *worker, fby_job *job)
         fby_fetch_add_relaxed_u64(&worker->bad, 1); /* a count for status */
     }
     fby_job_finish(engine, job);
-    fby_buffer_return(engine, buffer);
+    if (buffer) fby_buffer_return(engine, buffer);
     fby_scratch_times times;
     fby_scratch_get_times(worker->scratch, &times);
     fby_store_relaxed_u64(&worker->decode_ns, times.decode_ns); /* for status, all of these */
@@ -305,21 +325,32 @@ static void worker_check(fby_engine *engine, fby_worker *worker, uint64_t now_ns
     /* A lot is freed by this thread alone, and only after it came back: under this key it is still out. */
     if (now_ns < since || now_ns - since <= job->lot->timeout_ns) return;
     /* What it holds may never come back: readers get another buffer, or soon there would be none. */
-    fby_buffer *buffer = buffer_make(engine);
+    bool read = !job->unread;
+    fby_buffer *buffer = read ? buffer_make(engine) : NULL;
     uint64_t expected = key;
-    if (!buffer) return; /* looked at again soon */
+    if (read && !buffer) return; /* looked at again soon */
     if (!fby_compare_exchange_seq_cst_u64(&job->state, &expected, JOB_ABANDONED)) {
-        buffer_free(engine, buffer);
+        if (buffer) buffer_free(engine, buffer);
         return;
     }
     worker_abandon(engine, worker, job, now_ns - since);
-    fby_buffer_return(engine, buffer);
+    if (buffer) fby_buffer_return(engine, buffer);
+}
+
+/* Puts a job on the ring that it belongs on; false where that has no place now. */
+static bool job_put(fby_engine *engine, fby_job *job)
+{
+    if (!job->unread) return fby_mpmc_put(engine->read_ring, job);
+    if (engine->unread == UNREAD_MOST || !fby_mpmc_put(engine->work_ring, job)) return false;
+    engine->unread++;
+    engine->unread_total++;
+    return true;
 }
 
 static void backlog_drain(fby_engine *engine)
 {
     bool moved = false;
-    while (engine->backlog_count && fby_mpmc_put(engine->read_ring, engine->backlog[engine->backlog_first])) {
+    while (engine->backlog_count && job_put(engine, engine->backlog[engine->backlog_first])) {
         engine->backlog_first = (engine->backlog_first + 1) % engine->backlog_room;
         engine->backlog_count--;
         moved = true;
@@ -371,19 +402,25 @@ void fby_engine_submit(fby_engine *engine, fby_lot *lot)
     lot->bad = 0;
     /* Before any job is out; the rings' release edges publish it with the jobs. */
     fby_store_relaxed_u32(&lot->remaining, count);
+    bool reads = false;
     for (uint32_t i = 0; i < count; i++) {
         fby_job *job = &lot->jobs[i];
+        fby_work work;
+        work_set(&work, lot, job);
         job->lot = lot;
         job->reason = FBY_REASON_NONE;
+        job->unread = !fby_plan_reads(lot->plan, &work);
         fby_store_relaxed_u64(&job->state, JOB_AT_REST);
-        if (engine->backlog_count == 0 && fby_mpmc_put(engine->read_ring, job)) continue;
+        reads = reads || !job->unread;
+        if (engine->backlog_count == 0 && job_put(engine, job)) continue;
         if (backlog_put(engine, job)) continue;
         job->reason = FBY_REASON_MEMORY;
         snprintf(job->op, sizeof job->op, "read");
         snprintf(job->text, sizeof job->text, "no memory to queue it");
+        job->unread = false; /* it isn't counted */
         job_finish_early(engine, job);
     }
-    fby_input_wake(engine, WANTS_JOBS);
+    if (reads) fby_input_wake(engine, WANTS_JOBS);
 }
 
 fby_lot *fby_engine_finished(fby_engine *engine)
@@ -394,7 +431,11 @@ fby_lot *fby_engine_finished(fby_engine *engine)
     else if (!fby_mpmc_take(engine->finished_ring, &item))
         return NULL;
     fby_lot *lot = item;
-    for (uint32_t i = 0; i < lot->count; i++) lot->bad += lot->jobs[i].reason != FBY_REASON_NONE;
+    for (uint32_t i = 0; i < lot->count; i++) {
+        lot->bad += lot->jobs[i].reason != FBY_REASON_NONE;
+        engine->unread -= lot->jobs[i].unread;
+    }
+    if (engine->backlog_count) backlog_drain(engine);
     return lot;
 }
 
@@ -470,7 +511,7 @@ int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_e
     }
     memset(engine->inputs, 0, readers * sizeof *engine->inputs);
     status = fby_mpmc_create(&engine->read_ring, READ_RING, error);
-    if (!status) status = fby_mpmc_create(&engine->work_ring, engine->buffer_count, error);
+    if (!status) status = fby_mpmc_create(&engine->work_ring, engine->buffer_count + UNREAD_MOST, error);
     if (!status) status = fby_mpmc_create(&engine->free_buffers, engine->buffer_count, error);
     if (!status) status = fby_mpmc_create(&engine->finished_ring, READ_RING, error);
     for (uint32_t i = 0; !status && i < engine->buffer_count; i++) {
@@ -543,7 +584,8 @@ void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
                               .transform_ns = engine->retired_transform_ns,
                               .samples = engine->retired_samples,
                               .bad = engine->retired_bad,
-                              .jpegs = engine->retired_jpegs};
+                              .jpegs = engine->retired_jpegs,
+                              .unread = engine->unread_total};
     for (const fby_worker *worker = engine->workers; worker; worker = worker->next) {
         out->abandoned += worker->abandoned;
         out->worker_cpu_ns += thread_cpu_ns(worker->thread);

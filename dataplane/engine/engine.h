@@ -20,6 +20,9 @@ typedef struct fby_engine fby_engine;
 typedef struct fby_lot fby_lot;
 typedef struct fby_buffer fby_buffer;
 
+/* Echoes for which one lot keeps what they emit again. */
+enum { FBY_LOT_ECHOES = 4 };
+
 /* One sample of a lot. The conductor fills what is marked `in`. */
 typedef struct fby_job {
     fby_read_request read;
@@ -28,7 +31,10 @@ typedef struct fby_job {
     uint64_t id;     /* in */
     uint64_t turn;   /* in: counter of random ops in shared order */
     uint64_t epoch;  /* in: and of those in a fixed order */
-    uint32_t repeat; /* in */
+    uint32_t repeat; /* in: which emission of an echo's item it is, from 0 on */
+    fby_kept_item *items[FBY_LOT_ECHOES]; /* in: what keeps it, for each of the lot's echoes; NULL: nothing.
+                                             Held by the conductor as long as the lot is out */
+    bool unread;     /* all that it needs is kept: no file was read */
     uint64_t state;  /* whose run it is, and how far: see engine.c */
     fby_reason reason;
     char op[32]; /* where it failed */
@@ -56,6 +62,8 @@ struct fby_lot {
     fby_output *outputs;
     uint32_t output_count;
     uint64_t timeout_ns;
+    uint32_t echo_count;
+    int32_t echo_stages[FBY_LOT_ECHOES]; /* of the plan; the first is that of the jobs' repeats */
 
     /* Read after it came back. */
     uint32_t bad; /* jobs whose reason isn't NONE */
@@ -102,6 +110,7 @@ typedef struct fby_engine_stats {
     uint64_t decode_ns, transform_ns;
     uint64_t samples, bad;
     fby_jpeg_counts jpegs;
+    uint64_t unread; /* samples for which nothing was read: all was kept */
     fby_reader_stats reader;
     uint64_t buffer_bytes, scratch_bytes;
     uint32_t work_waiting; /* samples read but not yet taken by a worker */

@@ -21,7 +21,8 @@ enum {
     READ_PADDING = 64,             /* readable bytes that decoders ask for past the end */
     BUFFER_KEEP = 4 * 1024 * 1024, /* a larger buffer is given back after use */
     BUFFER_STEP = 64 * 1024,
-    READ_RING = 8192
+    READ_RING = 8192,
+    UNREAD_MOST = 8192 /* samples on their way for which nothing is read: the work ring has places for them */
 };
 
 /* A reader thread sleeps for jobs, for buffers, or for its files alone. */
@@ -92,6 +93,8 @@ struct fby_engine {
     fby_lot *finished_early; /* the conductor's: finished by look_after itself */
     fby_job **backlog;       /* the conductor's: jobs that the read ring had no place for */
     uint32_t backlog_first, backlog_count, backlog_room;
+    uint32_t unread; /* the conductor's: jobs on their way for which nothing is read */
+    uint64_t unread_total;
     uint64_t retired_cpu_ns, retired_decode_ns, retired_transform_ns, retired_samples, retired_bad;
     fby_jpeg_counts retired_jpegs;
     uint64_t buffer_bytes;                    /* atomic */

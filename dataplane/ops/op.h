@@ -17,6 +17,8 @@ typedef struct fby_shape {
     enum { FBY_STAGE_ENCODED, FBY_STAGE_PICTURE, FBY_STAGE_TENSOR } stage;
     uint32_t w, h; /* 0: varies from sample to sample */
     uint32_t channels;
+    bool random; /* an op above draws: the result isn't the sample's own any more */
+    bool echoed; /* an echo stands above */
     fby_dtype dtype;
     fby_layout layout;
     bool normalized;
@@ -37,7 +39,9 @@ typedef enum fby_param_type {
     FBY_PARAM_SIDES,   /* uint32_t[4]: {left, top, right, bottom}, written as s for all of them,
                           [left and right, top and bottom], or [left, top, right, bottom] */
     FBY_PARAM_LEVELS, /* uint32_t[3]: {red, green, blue}, 0 to 255, written as v for all of them or as list */
-    FBY_PARAM_SEED    /* uint64_t; not given: the task's augment_seed */
+    FBY_PARAM_BYTES, /* uint64_t, with range; written as 40GiB */
+    FBY_PARAM_TIMES, /* double, with range; or `auto`, for 0 */
+    FBY_PARAM_SEED   /* uint64_t; not given: the task's augment_seed */
 } fby_param_type;
 
 typedef struct fby_param {
@@ -52,8 +56,29 @@ typedef struct fby_param {
 
 typedef struct fby_picture fby_picture; /* dataplane/ops/picture.h */
 
+/* What an op is to the graph. Marks change no pixel: they say what is to be kept of what reaches them, and
+ * tasks share stages whether they have the same marks or not. */
+typedef enum fby_op_kind {
+    FBY_OP_STAGE,
+    FBY_OP_CACHE, /* keeps results for later epochs: fby_cache_params */
+    FBY_OP_ECHO   /* emits results several times: fby_echo_params */
+} fby_op_kind;
+
+typedef struct fby_cache_params {
+    uint64_t memory; /* bytes */
+} fby_cache_params;
+
+enum { FBY_ECHO_MOST = 64 }; /* times that a sample is emitted */
+
+typedef struct fby_echo_params {
+    double factor; /* times that a sample is emitted, on average; 0: auto */
+    double max;    /* of auto */
+    int64_t buffer; /* samples */
+} fby_echo_params;
+
 typedef struct fby_op {
     const char *name;
+    fby_op_kind kind;
     uint32_t version; /* raised when the op's result changes; part of the stage key */
     bool random;
     const char *about; /* one line, for the reference page */
@@ -72,7 +97,7 @@ typedef struct fby_op {
     /* Updates `shape`, or refuses (an op that can't stand here), saying why. */
     int (*infer)(const void *params, fby_shape *shape, fby_error *error);
     /* Applies the op to a picture. `random` is started for this op and sample; NULL for ops that aren't
-     * random. NULL where infer() says it all: how finished pixels leave. */
+     * random. NULL where infer() says it all: how finished pixels leave, and marks. */
     fby_reason (*apply)(const void *params, fby_picture *picture, fby_random *random);
 } fby_op;
 

@@ -164,6 +164,18 @@ void fby_picture_start(fby_picture *picture, fby_picture_memory *memory, const u
     *picture = (fby_picture){.memory = memory, .bytes = bytes, .length = length, .buffer = -1};
 }
 
+void fby_picture_start_pixels(fby_picture *picture, fby_picture_memory *memory, const uint8_t *pixels,
+                              uint32_t w, uint32_t h)
+{
+    *picture = (fby_picture){.memory = memory,
+                             .source_w = w,
+                             .source_h = h,
+                             .pixels = pixels,
+                             .held = {0, 0, w, h},
+                             .region = {0, 0, w, h},
+                             .buffer = -1};
+}
+
 void fby_picture_start_trace(fby_picture *picture, uint32_t w, uint32_t h)
 {
     *picture = (fby_picture){.source_w = w, .source_h = h, .region = {0, 0, w, h}, .buffer = -1};
@@ -576,6 +588,17 @@ void fby_picture_flip(fby_picture *picture, bool horizontal, bool vertical)
     }
     picture->flip_horizontal ^= horizontal;
     picture->flip_vertical ^= vertical;
+}
+
+fby_reason fby_picture_copy(fby_picture *picture, uint8_t *out)
+{
+    fby_reason reason = fby_picture_settle(picture);
+    if (!reason) reason = fby_picture_hold(picture, &picture->region);
+    if (reason || !picture->memory) return reason;
+    size_t stride, row_bytes = (size_t)picture->region.w * 3;
+    const uint8_t *rows = region_start(picture, &stride);
+    for (uint32_t y = 0; y < picture->region.h; y++) memcpy(out + y * row_bytes, rows + y * stride, row_bytes);
+    return FBY_REASON_NONE;
 }
 
 fby_reason fby_picture_complete(fby_picture *picture)

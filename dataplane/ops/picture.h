@@ -100,6 +100,10 @@ struct fby_picture {
 
 /* Starts from encoded bytes, 64 bytes past `length` readable, which must stay until the picture's end. */
 void fby_picture_start(fby_picture *picture, fby_picture_memory *memory, const uint8_t *bytes, size_t length);
+/* Starts from pixels, w x h, RGB, rows w * 3 bytes apart, with 64 readable bytes past their end; borrowed until
+ * the picture's end. */
+void fby_picture_start_pixels(fby_picture *picture, fby_picture_memory *memory, const uint8_t *pixels,
+                              uint32_t w, uint32_t h);
 /* Starts a traced picture of a known size. */
 void fby_picture_start_trace(fby_picture *picture, uint32_t w, uint32_t h);
 /* A traced picture in the state of `picture`, for looking ahead. */
@@ -130,6 +134,8 @@ fby_reason fby_picture_settle(fby_picture *picture);
 /* Decodes `region` of the source now, so that copies share the pixels; it holds the pending region. Nothing
  * where it is decoded. */
 fby_reason fby_picture_hold(fby_picture *picture, const fby_region_of *region);
+/* Writes the picture as it is now, all pending work done, to fby_picture_w * fby_picture_h RGB pixels. */
+fby_reason fby_picture_copy(fby_picture *picture, uint8_t *out);
 /* All that is left to do, but for writing: nothing fails or waits after it. */
 fby_reason fby_picture_complete(fby_picture *picture);
 /* Writes a completed picture, no traced one; nothing else may be done with any picture of its memory in

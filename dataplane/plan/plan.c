@@ -107,6 +107,19 @@ static fby_branch_info branch_info(const fby_shape *shape)
     return info;
 }
 
+/* What an op that is no stage says of the one above it. */
+static void mark(fby_plan *plan, int32_t stage, uint32_t branch, const fby_op_use *use)
+{
+    fby_stage *at = &plan->stages[stage];
+    if (use->op->kind == FBY_OP_CACHE) {
+        const fby_cache_params *params = use->params;
+        if (params->memory > at->cache_bytes) at->cache_bytes = params->memory;
+    } else {
+        at->echoes |= UINT64_C(1) << branch;
+        plan->echo[branch] = stage;
+    }
+}
+
 static int branch_add(fby_plan *plan, const fby_spec *spec, uint32_t branch, fby_error *error)
 {
     fby_shape shape;
@@ -116,7 +129,12 @@ static int branch_add(fby_plan *plan, const fby_spec *spec, uint32_t branch, fby
     uint32_t ordinal = 0;
     uint64_t bit = UINT64_C(1) << branch;
     plan->stages[0].branches |= bit;
+    plan->echo[branch] = -1;
     for (uint32_t i = 0; i < spec->op_count; i++) {
+        if (spec->ops[i].op->kind != FBY_OP_STAGE) {
+            mark(plan, at, branch, &spec->ops[i]);
+            continue;
+        }
         at = stage_find(plan, at, &spec->ops[i], ordinal, spec->order != FBY_ORDER_SHARED);
         if (at < 0) return fby_fail(error, FBY_ENOMEM, "%s: no memory to plan it", spec->name);
         plan->stages[at].branches |= bit;
@@ -184,7 +202,10 @@ void fby_plan_destroy(fby_plan **plan)
     *plan = NULL;
     /* The last one sees what all others did to it: nothing, but for their own reads. */
     if (!p || __atomic_fetch_sub(&p->holders, 1, __ATOMIC_ACQ_REL) != 1) return;
-    for (uint32_t i = 0; i < p->stage_count; i++) free(p->stages[i].params);
+    for (uint32_t i = 0; i < p->stage_count; i++) {
+        free(p->stages[i].params);
+        fby_cache_release(&p->stages[i].cache);
+    }
     free(p->stages);
     if (p->shards) free(p->shards[0].stages);
     free(p->shards);
@@ -213,6 +234,20 @@ fby_branch_info fby_plan_branch(const fby_plan *plan, uint32_t branch)
     return plan->branches[branch];
 }
 
+int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch)
+{
+    return plan->echo[branch];
+}
+
+void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache)
+{
+    fby_stage *at = &plan->stages[stage];
+    fby_cache *before = at->cache;
+    at->cache = fby_cache_hold(cache);
+    plan->caches = true;
+    fby_cache_release(&before);
+}
+
 uint32_t fby_plan_stages(const fby_plan *plan)
 {
     return plan->stage_count;
@@ -226,7 +261,9 @@ void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out)
                             .op = s->op ? s->op->name : "source",
                             .branches = s->branches,
                             .ends = s->ends,
-                            .random = s->op && s->op->random};
+                            .random = s->op && s->op->random,
+                            .cache_bytes = s->cache_bytes,
+                            .echoes = s->echoes};
     memcpy(out->params, s->text, sizeof out->params);
 }
 

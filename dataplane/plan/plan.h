@@ -6,6 +6,7 @@
 #ifndef FBY_DATAPLANE_PLAN_H
 #define FBY_DATAPLANE_PLAN_H
 
+#include "dataplane/cache/cache.h"
 #include "dataplane/ops/picture.h"
 #include "dataplane/spec/spec.h"
 
@@ -44,9 +45,16 @@ typedef struct fby_stage_info {
     uint64_t branches; /* bit b: branch b passes here */
     uint64_t ends;     /* and ends here */
     bool random;
+    uint64_t cache_bytes; /* what the largest cache at this stage may take; 0: there is none */
+    uint64_t echoes;      /* bit b: branch b echoes what this stage makes */
 } fby_stage_info;
 uint32_t fby_plan_stages(const fby_plan *plan);
 void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out);
+
+/* The stage at which a branch echoes; -1: it doesn't. */
+int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch);
+/* Has a stage keep what it makes in `cache`, which the plan holds. Before the plan is run. */
+void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache);
 
 /* What a stage has cost since the plan was made. Work is lazy and fused, so it counts where it was asked for:
  * decoding at `decode`, whichever op needed the pixels; a resize at the op that set it, with its conversion
@@ -78,7 +86,12 @@ typedef struct fby_work {
     uint64_t branches; /* bit b: branch b wants it */
     uint64_t turn;     /* counter of the random ops of branches in shared order: the visit */
     uint64_t epoch;    /* and of those in a fixed order */
+    /* An item of an echo: `repeat` counts its emissions, from 0 on, for the random ops below the stage that
+     * echoes. What that stage makes is kept in `items`, and taken from there where it is there. */
     uint32_t repeat;
+    uint32_t echo_count;
+    const int32_t *echo_stages;   /* as many; the first is that of the repeat */
+    fby_kept_item *const *items; /* as many; NULL: nothing is to be kept */
     void *const *out; /* out[b]: where branch b's sample goes, sample_bytes of it */
     /* Asked once everything is decoded, before the first byte is written to any `out`; false: nothing may be
      * written any more, and run returns FBY_REASON_TIMEOUT. NULL: always true. */
@@ -96,6 +109,10 @@ typedef struct fby_failure {
  * nothing but the plan and the work: not on thread, time or what ran before. */
 fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_work *work,
                         fby_failure *failure);
+
+/* Whether the run would need the encoded bytes: false where all that is wanted is kept. Once it says no, it
+ * stays so as long as the plan and the work's items are held. */
+bool fby_plan_reads(const fby_plan *plan, const fby_work *work);
 
 /* The geometry that a branch's ops draw for a sample whose picture is w x h, without its pixels: what a tool
  * needs to do the same with another library. */

@@ -18,6 +18,7 @@ typedef struct descent {
     const fby_op *op; /* being applied, for messages */
     bool decoder;     /* the failure is the decoder's */
     bool committed;
+    bool keeps; /* some stage keeps what it makes */
     fby_plan_shard *counts;
     uint64_t at_ns, decode_ns, resample_ns; /* up to where time was charged to stages */
 } descent;
@@ -115,8 +116,116 @@ static fby_reason apply(const descent *down, int32_t stage, fby_picture *picture
 {
     const fby_work *work = down->work;
     const fby_stage *at = &down->plan->stages[stage];
-    return fby_stage_apply(at, picture, work->id, at->fixed ? work->epoch : work->turn, work->repeat);
+    int32_t echo_stage = work->echo_count ? work->echo_stages[0] : 0;
+    return fby_stage_apply(at, picture, work->id, at->fixed ? work->epoch : work->turn,
+                           fby_stage_repeat(down->plan, stage, echo_stage, work->repeat));
 }
+
+uint32_t fby_stage_repeat(const fby_plan *plan, int32_t stage, int32_t echo_stage, uint32_t repeat)
+{
+    if (!repeat) return 0;
+    do {
+        stage = plan->stages[stage].parent;
+    } while (stage >= 0 && stage != echo_stage);
+    return stage >= 0 ? repeat : 0;
+}
+
+/* --- what is kept
+ * ------------------------------------------------------------------------------------------------------- */
+
+/* The item of an echo that keeps what `stage` makes of this sample; NULL: there is none. */
+static fby_kept_item *item_of(const fby_work *work, int32_t stage)
+{
+    for (uint32_t i = 0; i < work->echo_count; i++)
+        if (work->echo_stages[i] == stage) return work->items[i];
+    return NULL;
+}
+
+/* Whether what `stage` makes of the sample is kept somewhere. */
+static bool is_kept(const fby_plan *plan, const fby_work *work, int32_t stage)
+{
+    const fby_kept_item *item = item_of(work, stage);
+    if (item && fby_kept_at(&item->place)) return true;
+    const fby_cache *cache = plan->stages[stage].cache;
+    return cache && fby_cache_has(cache, work->id);
+}
+
+/* Whether all that is wanted of `stage` and below can be had from what is kept there. */
+static bool is_covered(const fby_plan *plan, const fby_work *work, int32_t stage)
+{
+    const fby_stage *at = &plan->stages[stage];
+    if (is_kept(plan, work, stage)) return true;
+    if (at->ends & work->branches) return false;
+    for (int32_t child = at->first; child >= 0; child = plan->stages[child].next)
+        if (plan->stages[child].branches & work->branches && !is_covered(plan, work, child)) return false;
+    return true;
+}
+
+static bool keeps_any(const fby_plan *plan, const fby_work *work)
+{
+    return plan->caches || work->echo_count;
+}
+
+bool fby_plan_reads(const fby_plan *plan, const fby_work *work)
+{
+    return !keeps_any(plan, work) || !is_covered(plan, work, 0);
+}
+
+/* Goes on from what is kept of `stage`, where something is; else false. */
+static bool take_kept(const descent *down, int32_t stage, fby_picture *picture)
+{
+    const fby_kept_item *item = item_of(down->work, stage);
+    const fby_kept *kept = item ? fby_kept_at(&item->place) : NULL;
+    fby_cache *cache = down->plan->stages[stage].cache;
+    if (!kept && cache) kept = fby_cache_find(cache, down->work->id);
+    if (!kept) return false;
+    fby_picture_memory *memory = picture->memory;
+    fby_picture_end(picture);
+    if (kept->w)
+        fby_picture_start_pixels(picture, memory, kept->data, kept->w, kept->h);
+    else
+        fby_picture_start(picture, memory, kept->data, kept->bytes);
+    return true;
+}
+
+/* Has `kept` hold what the picture is now: its encoded bytes at the source, else its pixels. */
+static fby_reason fill_kept(const descent *down, int32_t stage, fby_picture *picture, fby_kept *kept)
+{
+    if (stage > 0) return fby_picture_copy(picture, kept->data);
+    memcpy(kept->data, down->work->bytes, down->work->length);
+    return FBY_REASON_NONE;
+}
+
+/* Keeps what `stage` made, where that is wanted and there is room. */
+static fby_reason keep(const descent *down, int32_t stage, fby_picture *picture)
+{
+    fby_kept_item *item = item_of(down->work, stage);
+    fby_cache *cache = down->plan->stages[stage].cache;
+    if (!item && !cache) return FBY_REASON_NONE;
+    uint32_t w = stage > 0 ? fby_picture_w(picture) : 0, h = stage > 0 ? fby_picture_h(picture) : 0;
+    uint64_t bytes = stage > 0 ? (uint64_t)w * h * 3 : down->work->length;
+    fby_kept *for_cache = cache ? fby_cache_room(cache, bytes, w, h) : NULL;
+    fby_reason reason = for_cache ? fill_kept(down, stage, picture, for_cache) : FBY_REASON_NONE;
+    if (reason) {
+        fby_kept_release(for_cache);
+        return reason;
+    }
+    if (for_cache) {
+        fby_cache_put(cache, down->work->id, for_cache);
+        return FBY_REASON_NONE; /* an echo finds it there */
+    }
+    fby_kept *for_item = item ? fby_kept_make(item->budget, bytes, w, h) : NULL;
+    if (!for_item) return FBY_REASON_NONE;
+    reason = fill_kept(down, stage, picture, for_item);
+    if (reason)
+        fby_kept_release(for_item);
+    else
+        fby_kept_put(&item->place, for_item);
+    return reason;
+}
+
+/* --- the way down
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* The next stage at or after `stage` among its siblings that a wanted branch passes; -1: none. */
 static int32_t wanted(const descent *down, int32_t stage)
@@ -132,6 +241,7 @@ static void foresee(const descent *down, int32_t stage, fby_picture picture, for
 {
     const fby_stage *at = &down->plan->stages[stage];
     fby_reason reason = apply(down, stage, &picture);
+    if (!reason && down->keeps && (at->cache || item_of(down->work, stage))) fby_picture_copy(&picture, NULL);
     if (!reason && (at->ends & down->work->branches)) fby_picture_complete(&picture);
     if (picture.decoded) {
         const fby_region_of *a = &picture.wanted, *b = &seen->region;
@@ -154,7 +264,8 @@ static fby_reason share(const descent *down, int32_t first, fby_picture *picture
     if (picture->pixels) return FBY_REASON_NONE;
     foresight seen = {0};
     for (int32_t child = first; child >= 0; child = wanted(down, down->plan->stages[child].next))
-        foresee(down, child, fby_picture_foresee(picture), &seen);
+        if (!down->keeps || !is_covered(down->plan, down->work, child))
+            foresee(down, child, fby_picture_foresee(picture), &seen);
     return fby_picture_hold(picture, seen.any && !seen.differ ? &seen.region : &picture->region);
 }
 
@@ -197,8 +308,16 @@ static fby_reason descend(descent *down, origin from, int32_t stage, fby_picture
     fby_reason reason;
     for (;;) {
         const fby_stage *at = &down->plan->stages[stage];
-        if (at->op) {
+        bool taken = down->keeps && take_kept(down, stage, picture);
+        /* Where all that is wanted comes from further down, nothing is done here. */
+        bool passed = down->keeps && !taken && is_covered(down->plan, down->work, stage);
+        if (at->op && !taken && !passed) {
             reason = step(down, &from, stage, picture);
+            if (reason) goto end;
+        }
+        if (down->keeps && !taken && !passed) {
+            reason = keep(down, stage, picture);
+            charge(down, &from, stage);
             if (reason) goto end;
         }
         if (at->ends & down->work->branches) {
@@ -212,7 +331,7 @@ static fby_reason descend(descent *down, origin from, int32_t stage, fby_picture
             continue;
         }
         /* The source's forks each decode in their own way. */
-        reason = at->op ? share(down, first, picture) : FBY_REASON_NONE;
+        reason = at->op && !passed ? share(down, first, picture) : FBY_REASON_NONE;
         charge(down, &from, stage);
         for (int32_t child = first; child >= 0 && !reason;
              child = wanted(down, down->plan->stages[child].next)) {
@@ -250,6 +369,7 @@ fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_wo
     descent down = {.plan = plan,
                     .work = work,
                     .memory = memory,
+                    .keeps = keeps_any(plan, work),
                     .counts = &plan->shards[scratch->shard],
                     .at_ns = wall,
                     .decode_ns = decode,

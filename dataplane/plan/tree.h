@@ -17,6 +17,9 @@ typedef struct fby_stage {
     uint32_t ordinal;      /* of a random op among its pipeline's random ops */
     uint64_t branches;     /* that pass here */
     uint64_t ends;         /* that end here */
+    uint64_t echoes;       /* that echo what it makes */
+    uint64_t cache_bytes;  /* the most that one of them asks a cache here for; 0: none */
+    fby_cache *cache;      /* NULL: nothing is kept; held */
     fby_sink sink;         /* where any ends */
     char text[200];        /* the parameters as in a spec, cut where longer */
 } fby_stage;
@@ -44,11 +47,16 @@ struct fby_plan {
     uint32_t stage_count;
     fby_branch_info branches[FBY_PLAN_BRANCHES];
     int32_t last[FBY_PLAN_BRANCHES]; /* the stage that each ends in */
+    int32_t echo[FBY_PLAN_BRANCHES]; /* the stage at which each echoes; -1: none */
     uint32_t branch_count;
+    bool caches; /* some stage has one */
 };
 
 /* Now, on a clock, in nanoseconds. */
 uint64_t fby_plan_clock_ns(clockid_t clock);
+
+/* Which emission of an echo's item a stage sees: the work's repeat below the stage that echoes, else 0. */
+uint32_t fby_stage_repeat(const fby_plan *plan, int32_t stage, int32_t echo_stage, uint32_t repeat);
 
 /* Applies a stage's op, its draws started for this sample. */
 fby_reason fby_stage_apply(const fby_stage *stage, fby_picture *picture, uint64_t id, uint64_t turn,

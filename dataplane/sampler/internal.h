@@ -14,6 +14,7 @@ enum { FBY_SAMPLER_LEAST_WINDOW = 128 };
 typedef struct fby_rank_state {
     uint64_t queued; /* samples drawn and not given back */
     uint64_t given;  /* of its part of the current epoch */
+    uint64_t limit;  /* ids of its next draw; 0: none is set */
     bool starving;   /* its client holds all that was drawn for it */
 } fby_rank_state;
 

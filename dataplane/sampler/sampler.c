@@ -121,6 +121,49 @@ void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, u
     fby_sampler_task_seek_rank(t);
 }
 
+void fby_sampler_take(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count)
+{
+    fby_task_state *t = task_at(sampler, task);
+    if (!t || rank >= t->ranks) return;
+    t->rank[rank].queued += count;
+    t->served += count;
+    fby_sampler_task_seek_rank(t);
+}
+
+static bool is_ready(const fby_task_state *task, const fby_rank_state *rank)
+{
+    return rank->queued < task->window;
+}
+
+static bool is_urgent(const fby_task_state *task, const fby_rank_state *rank)
+{
+    return rank->queued < task->low || (rank->starving && is_ready(task, rank));
+}
+
+bool fby_sampler_ready(const fby_sampler *sampler, uint32_t task, uint32_t rank)
+{
+    const fby_task_state *t = task_at(sampler, task);
+    return t && rank < t->ranks && is_ready(t, &t->rank[rank]);
+}
+
+bool fby_sampler_urgent(const fby_sampler *sampler, uint32_t task, uint32_t rank)
+{
+    const fby_task_state *t = task_at(sampler, task);
+    return t && rank < t->ranks && is_urgent(t, &t->rank[rank]);
+}
+
+uint32_t fby_sampler_next_rank(const fby_sampler *sampler, uint32_t task)
+{
+    const fby_task_state *t = task_at(sampler, task);
+    return t && t->hungriest != FBY_NONE ? t->hungriest : FBY_SAMPLER_RANKS;
+}
+
+void fby_sampler_limit(fby_sampler *sampler, uint32_t task, uint32_t rank, uint64_t most)
+{
+    fby_task_state *t = task_at(sampler, task);
+    if (t && rank < t->ranks) t->rank[rank].limit = most;
+}
+
 uint64_t fby_sampler_queued(const fby_sampler *sampler, uint32_t task, uint32_t rank)
 {
     const fby_task_state *t = task_at(sampler, task);
@@ -180,10 +223,9 @@ static uint32_t look_at_tasks(const fby_sampler *sampler, uint64_t tasks, uint64
         uint32_t task = (uint32_t)__builtin_ctzll(left);
         const fby_task_state *t = &sampler->task[task];
         if (t->hungriest == FBY_NONE) continue;
-        uint64_t queued = t->rank[t->hungriest].queued;
-        if (queued < t->window) *ready |= UINT64_C(1) << task;
-        bool urgent = queued < t->low || (t->rank[t->hungriest].starving && queued < t->window);
-        if (urgent && (hungriest == FBY_NONE || is_hungrier(t, &sampler->task[hungriest]))) hungriest = task;
+        const fby_rank_state *rank = &t->rank[t->hungriest];
+        if (is_ready(t, rank)) *ready |= UINT64_C(1) << task;
+        if (is_urgent(t, rank) && (hungriest == FBY_NONE || is_hungrier(t, &sampler->task[hungriest]))) hungriest = task;
     }
     return hungriest;
 }
@@ -206,8 +248,10 @@ static uint32_t most_of(const fby_sampler *sampler, uint32_t hungriest, uint64_t
         if (to_batch_end < most) most = to_batch_end;
     }
     for (; tasks; tasks &= tasks - 1) {
-        uint64_t quota = quota_of(&sampler->task[__builtin_ctzll(tasks)]);
+        const fby_task_state *t = &sampler->task[__builtin_ctzll(tasks)];
+        uint64_t quota = quota_of(t), limit = t->rank[t->hungriest].limit;
         if (quota < most) most = quota;
+        if (limit && limit < most) most = limit;
     }
     return (uint32_t)most;
 }

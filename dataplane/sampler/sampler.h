@@ -105,6 +105,18 @@ int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out);
 /* `count` samples that were drawn for a rank of a task came back from its client (or were dropped). */
 void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
 
+/* `count` samples more are out for a rank of a task: what it gets without a draw of this sampler. */
+void fby_sampler_take(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
+
+/* Whether it has room for a block, and whether it needs one soon. */
+bool fby_sampler_ready(const fby_sampler *sampler, uint32_t task, uint32_t rank);
+bool fby_sampler_urgent(const fby_sampler *sampler, uint32_t task, uint32_t rank);
+
+/* The rank that a task's next draw is for; FBY_SAMPLER_RANKS where none needs anything any more. */
+uint32_t fby_sampler_next_rank(const fby_sampler *sampler, uint32_t task);
+/* The next draw for this rank has at most `most` ids; 0: no such limit, as after join. */
+void fby_sampler_limit(fby_sampler *sampler, uint32_t task, uint32_t rank, uint64_t most);
+
 /* Samples that were drawn for a rank of a task and haven't come back. */
 uint64_t fby_sampler_queued(const fby_sampler *sampler, uint32_t task, uint32_t rank);
 

@@ -6,6 +6,8 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "dataplane/cache/budget.h"
+#include "dataplane/echo/echo.h"
 #include "dataplane/engine/engine.h"
 #include "dataplane/protocol/peer.h"
 #include "dataplane/protocol/protocol.h"
@@ -20,18 +22,6 @@ typedef struct fby_session fby_session;
 typedef struct fby_subscription fby_subscription;
 typedef struct fby_setup_job fby_setup_job;
 
-/* --- memory
- * ------------------------------------------------------------------------------------------------------- */
-
-/* Bytes promised and granted; shared with the set-up thread. */
-typedef struct fby_budget {
-    uint64_t limit;
-    uint64_t used; /* atomic */
-} fby_budget;
-
-bool fby_budget_take(fby_budget *budget, uint64_t bytes);
-void fby_budget_give(fby_budget *budget, uint64_t bytes);
-
 /* --- places
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -44,6 +34,7 @@ typedef struct fby_source fby_source;
 typedef struct fby_group fby_group;
 typedef struct fby_drawn fby_drawn;
 typedef struct fby_crew fby_crew;
+typedef struct fby_source_echo fby_source_echo;
 
 /* A segment and its ledger. */
 typedef struct fby_store {
@@ -113,6 +104,8 @@ struct fby_source {
     fby_store **stores; /* by block */
     uint32_t store_room, next_block;
     fby_store *gone; /* retired, but still mapped by a client */
+    fby_source_echo *echoes;
+    uint64_t again_draws, again_samples; /* draws of what echoes emit again */
     fby_drawn *spare;
 };
 
@@ -178,6 +171,11 @@ struct fby_drawn {
     fby_repair *repairs; /* one a sample, where this is a lot of stand-ins */
     uint32_t waiting;    /* tasks whose turn of it is still to come, and repairs under way */
     bool filling;
+    struct {
+        fby_source_echo *echo;
+        uint64_t seats; /* that are served fresh and echo there */
+    } echoes[FBY_SEATS];
+    uint32_t echo_count; /* the first of which the lot keeps results for */
 };
 
 /* Stands in for a sample, for one task. */
@@ -192,11 +190,49 @@ typedef struct fby_pending {
     uint32_t part;
     uint64_t epoch;
     bool epoch_last;
+    bool again;       /* an echo emits it once more */
     uint32_t repairs; /* stand-ins that aren't there yet */
     int64_t failed;   /* the first bad sample that the task fails over, or -1 */
     fby_swap *swaps;
     uint32_t swap_count;
 } fby_pending;
+
+/* --- echoes.c: an echo of a source is one for all its tasks that echo at the same stage. */
+struct fby_source_echo {
+    fby_source_echo *next;
+    fby_digest key; /* of the stage whose results are emitted again */
+    fby_echo *echo;
+};
+
+/* Gives a task that echoes its seat there. */
+int fby_echoes_join(fby_subscription *task, fby_error *error);
+void fby_echoes_part(fby_subscription *task);
+void fby_echoes_free(fby_source *source);
+/* The rest of its epoch is given up. */
+void fby_echoes_abandon(fby_subscription *task, uint64_t next);
+/* The tasks, by the sampler's number, that are to get nothing fresh now; limits the others' next draw. */
+uint64_t fby_echoes_sated(fby_source *source);
+/* One draw of what is emitted again, if anybody is hungry for it; whether there was one. */
+bool fby_echoes_draw(fby_source *source);
+/* A fresh draw has its jobs and targets: has what echoes need of it kept, and counts it. Fills in whether it
+ * ends the epochs of its tasks. */
+void fby_echoes_drawn(fby_drawn *drawn);
+/* Its lot is back. */
+void fby_echoes_finished(fby_drawn *drawn);
+
+/* --- draws: what source.c and echoes.c make of them */
+
+/* Whether the task can be given a draw now. */
+bool fby_subscription_able(fby_subscription *task);
+/* Room for any draw of now; NULL without memory. */
+fby_drawn *fby_drawn_take(fby_source *source);
+void fby_drawn_put_away(fby_drawn *drawn);
+/* One of those that the draw is for. There must be room for it (fby_subscription_able). */
+fby_pending *fby_drawn_target(fby_drawn *drawn, fby_subscription *task, uint64_t epoch, bool epoch_last);
+/* All targets and jobs are there: takes places and hands the lot to the engine. */
+void fby_drawn_submit(fby_drawn *drawn);
+/* The draw as it waits for its turn with the task; NULL: it doesn't. */
+fby_pending *fby_pending_of(const fby_subscription *task, const fby_drawn *drawn);
 
 /* --- tasks
  * ----------------------------------------------------------------------------------------------------------
@@ -286,6 +322,8 @@ struct fby_subscription {
     fby_crew *crew;
     fby_digest identity; /* see fby_crew */
     uint32_t bit, rank, seat;
+    fby_digest echo_key;   /* of the stage at which it echoes, where it does */
+    fby_source_echo *echo; /* NULL: it doesn't, or isn't in its source */
     fby_group *group;
     uint64_t batches, samples; /* per epoch */
     fby_pending *pending;      /* in the order they were drawn */

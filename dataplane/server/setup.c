@@ -19,20 +19,6 @@
 
 enum { REQUESTS = 4096, LEAST_WINDOW_SAMPLES = 128 };
 
-bool fby_budget_take(fby_budget *budget, uint64_t bytes)
-{
-    uint64_t used = fby_load_relaxed_u64(&budget->used); /* the swap decides */
-    do {
-        if (bytes > budget->limit || used > budget->limit - bytes) return false;
-    } while (!fby_compare_exchange_relaxed_u64(&budget->used, &used, used + bytes));
-    return true;
-}
-
-void fby_budget_give(fby_budget *budget, uint64_t bytes)
-{
-    fby_fetch_add_relaxed_u64(&budget->used, 0 - bytes); /* a sum: nothing is ordered by it */
-}
-
 static uint32_t power_of_two(uint32_t least)
 {
     uint32_t power = 1;
@@ -307,6 +293,12 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     if (status) return status;
     task->branch = fby_plan_branch(plan, 0);
     task->key = fby_plan_branch_key(plan, 0);
+    int32_t echo_stage = fby_plan_echo_stage(plan, 0);
+    if (echo_stage >= 0) {
+        fby_stage_info stage;
+        fby_plan_stage(plan, (uint32_t)echo_stage, &stage);
+        task->echo_key = stage.key;
+    }
     fby_plan_destroy(&plan);
     if (fby_load_relaxed_u32(&job->cancelled))
         return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */

@@ -474,6 +474,12 @@ static int task_join(fby_source *source, fby_subscription *task, fby_error *erro
     task->seat = (uint32_t)__builtin_ctzll(~source->seats);
     task->batches = fby_sampler_batches(source->sampler, task->bit);
     task->samples = fby_sampler_samples(source->sampler, task->bit);
+    status = fby_echoes_join(task, error);
+    if (status) {
+        fby_crew_break(task, error);
+        crew_leave(source, task);
+        return status;
+    }
     task->joined = true;
     task->next_of_source = source->tasks;
     source->tasks = task;
@@ -481,6 +487,7 @@ static int task_join(fby_source *source, fby_subscription *task, fby_error *erro
     if (status) {
         source->tasks = task->next_of_source;
         task->joined = false;
+        fby_echoes_part(task);
         fby_crew_break(task, error);
         crew_leave(source, task);
         return status;
@@ -523,6 +530,7 @@ void fby_source_part(fby_subscription *task)
         fby_crew_break(task, &error);
     }
     task->joined = false;
+    fby_echoes_part(task);
     crew_leave(source, task);
     /* Without memory the old plan stays: it has a branch that nobody asks for. */
     if (plan_make(source, &error))
@@ -553,6 +561,7 @@ void fby_source_forget(fby_subscription *task)
         source->spare = drawn->next;
         drawn_free(drawn);
     }
+    fby_echoes_free(source);
     fby_plan_destroy(&source->plan);
 }
 
@@ -568,9 +577,18 @@ static void plan_leave(fby_drawn *drawn)
     drawn->lot.plan = NULL;
 }
 
+/* What echoes keep of it is theirs alone from now on. */
+static void echoes_leave(fby_drawn *drawn)
+{
+    for (uint32_t k = 0; k < drawn->lot.echo_count; k++)
+        for (uint32_t i = 0; i < drawn->lot.count; i++) fby_kept_item_release(drawn->lot.jobs[i].items[k]);
+    drawn->lot.echo_count = drawn->echo_count = 0;
+}
+
 static void drawn_free(fby_drawn *drawn)
 {
     plan_leave(drawn);
+    echoes_leave(drawn);
     for (uint32_t i = 0; i < drawn->part_room && drawn->parts; i++) {
         free(drawn->parts[i].places);
         if (drawn->lot.outputs) free(drawn->lot.outputs[i].targets);
@@ -614,8 +632,7 @@ static uint32_t groups_count(const fby_source *source)
     return count;
 }
 
-/* A drawn with room for any draw of now; NULL without memory. */
-static fby_drawn *drawn_take(fby_source *source)
+fby_drawn *fby_drawn_take(fby_source *source)
 {
     uint32_t jobs = source->batch_most < FBY_DRAW_MOST ? source->batch_most : FBY_DRAW_MOST;
     uint32_t parts = groups_count(source);
@@ -634,12 +651,14 @@ static fby_drawn *drawn_take(fby_source *source)
     drawn->filling = false;
     drawn->lot.count = 0;
     drawn->lot.output_count = 0;
+    drawn->lot.timeout_ns = 0;
     return drawn;
 }
 
-static void drawn_put_away(fby_drawn *drawn)
+void fby_drawn_put_away(fby_drawn *drawn)
 {
     plan_leave(drawn);
+    echoes_leave(drawn);
     drawn->next = drawn->source->spare;
     drawn->source->spare = drawn;
 }
@@ -647,7 +666,7 @@ static void drawn_put_away(fby_drawn *drawn)
 void fby_drawn_unref(fby_drawn *drawn)
 {
     drawn->waiting--;
-    if (!drawn->waiting && !drawn->filling) drawn_put_away(drawn);
+    if (!drawn->waiting && !drawn->filling) fby_drawn_put_away(drawn);
 }
 
 static uint32_t part_of(fby_drawn *drawn, fby_group *group)
@@ -659,7 +678,7 @@ static uint32_t part_of(fby_drawn *drawn, fby_group *group)
     return drawn->part_count++;
 }
 
-static void drawn_submit(fby_drawn *drawn)
+static void lot_submit(fby_drawn *drawn)
 {
     fby_source *source = drawn->source;
     drawn->filling = true;
@@ -671,17 +690,21 @@ static void drawn_submit(fby_drawn *drawn)
     FBY_CRASH_POINT("lot submitted");
 }
 
+bool fby_subscription_able(fby_subscription *task)
+{
+    return task->session && !task->failed && !task->closing && !task->ended &&
+           task->group->free >= task->source->batch_most && fby_subscription_reserve(task);
+}
+
 /* Whether every rank that still needs something can take a draw. */
-static bool crew_able(const fby_source *source, const fby_crew *crew)
+static bool crew_able(const fby_crew *crew)
 {
     if (crew->broken || crew->present + crew->done < crew->ranks) return false;
     bool any = false;
     for (uint32_t rank = 0; rank < crew->ranks; rank++) {
         fby_subscription *task = crew->of[rank];
         if (!task || task->ended) continue;
-        if (!task->session || task->failed || task->closing || task->group->free < source->batch_most ||
-            !fby_subscription_reserve(task))
-            return false;
+        if (!fby_subscription_able(task)) return false;
         any = true;
     }
     return any;
@@ -694,7 +717,7 @@ static uint64_t blocked_find(fby_source *source)
     for (uint32_t bit = 0; bit < FBY_SAMPLER_TASKS; bit++) {
         const fby_crew *crew = source->crews[bit];
         if (!crew) continue;
-        if (!crew_able(source, crew)) blocked |= UINT64_C(1) << bit;
+        if (!crew_able(crew)) blocked |= UINT64_C(1) << bit;
         for (uint32_t rank = 0; rank < crew->ranks; rank++)
             if (crew->of[rank]) {
                 crew->of[rank]->starving = fby_subscription_starves(crew->of[rank]);
@@ -704,38 +727,57 @@ static uint64_t blocked_find(fby_source *source)
     return blocked;
 }
 
+fby_pending *fby_drawn_target(fby_drawn *drawn, fby_subscription *task, uint64_t epoch, bool epoch_last)
+{
+    uint32_t part = part_of(drawn, task->group);
+    drawn->parts[part].seats |= fby_seat_bit(task);
+    drawn->waiting++;
+    task->under_way++;
+    fby_pending *pending = &task->pending[task->pending_count++];
+    *pending = (fby_pending){
+        .drawn = drawn, .part = part, .epoch = epoch, .epoch_last = epoch_last, .failed = -1};
+    /* The longest: who is content to wait for a sample gets it. */
+    if (task->spec->sample_timeout_ns > drawn->lot.timeout_ns)
+        drawn->lot.timeout_ns = task->spec->sample_timeout_ns;
+    return pending;
+}
+
+void fby_drawn_submit(fby_drawn *drawn)
+{
+    for (uint32_t p = 0; p < drawn->part_count; p++) {
+        fby_part *part = &drawn->parts[p];
+        fby_places_take(part->group, drawn->lot.count, part->seats, part->places);
+        FBY_CRASH_POINT("places taken");
+        drawn->lot.outputs[p].branch = part->group->branch;
+        for (uint32_t i = 0; i < drawn->lot.count; i++)
+            drawn->lot.outputs[p].targets[i] = fby_place_target(drawn->source, part->places[i]);
+    }
+    lot_submit(drawn);
+}
+
 bool fby_source_draw(fby_source *source)
 {
     static fby_draw draw; /* the conductor's alone, and large */
     if (!source->plan) return false;
     uint64_t blocked = blocked_find(source);
-    fby_drawn *drawn = drawn_take(source);
+    if (source->echoes && fby_echoes_draw(source)) return true;
+    if (source->echoes) blocked |= fby_echoes_sated(source);
+    fby_drawn *drawn = fby_drawn_take(source);
     if (!drawn) return false;
     if (fby_sampler_draw(source->sampler, blocked, &draw) != 1) {
-        drawn_put_away(drawn);
+        fby_drawn_put_away(drawn);
         return false;
     }
     FBY_CRASH_POINT("draw made");
-    uint64_t epoch = 0, timeout_ns = 0;
+    uint64_t epoch = 0;
     for (uint32_t i = 0; i < draw.target_count; i++) {
         const fby_draw_target *target = &draw.targets[i];
         fby_subscription *task = source->crews[target->task]->of[target->rank];
-        uint32_t part = part_of(drawn, task->group);
-        drawn->parts[part].seats |= fby_seat_bit(task);
-        drawn->waiting++;
-        task->under_way++;
-        task->pending[task->pending_count++] = (fby_pending){.drawn = drawn,
-                                                             .part = part,
-                                                             .epoch = target->epoch,
-                                                             .epoch_last = target->epoch_last,
-                                                             .failed = -1};
-        if (target->epoch_last) task->drawn_epochs = target->epoch + 1;
+        fby_drawn_target(drawn, task, target->epoch, target->epoch_last);
+        if (target->epoch_last && !task->echo) task->drawn_epochs = target->epoch + 1;
         if (task->spec->order != FBY_ORDER_SHARED) epoch = target->epoch;
-        /* The longest: who is content to wait for a sample gets it. */
-        if (task->spec->sample_timeout_ns > timeout_ns) timeout_ns = task->spec->sample_timeout_ns;
     }
     drawn->lot.count = draw.count;
-    drawn->lot.timeout_ns = timeout_ns;
     for (uint32_t i = 0; i < draw.count; i++) {
         fby_job *job = &drawn->lot.jobs[i];
         job->id = draw.ids[i];
@@ -748,22 +790,15 @@ bool fby_source_draw(fby_source *source)
                           : source->crews[draw.targets[0].task]->ranks > 1 ? FBY_SAMPLE_PADDED
                                                                            : FBY_SAMPLE_REPEAT;
     }
-    for (uint32_t p = 0; p < drawn->part_count; p++) {
-        fby_part *part = &drawn->parts[p];
-        fby_places_take(part->group, draw.count, part->seats, part->places);
-        FBY_CRASH_POINT("places taken");
-        drawn->lot.outputs[p].branch = part->group->branch;
-        for (uint32_t i = 0; i < draw.count; i++)
-            drawn->lot.outputs[p].targets[i] = fby_place_target(source, part->places[i]);
-    }
-    drawn_submit(drawn);
+    if (source->echoes) fby_echoes_drawn(drawn);
+    fby_drawn_submit(drawn);
     return true;
 }
 
 /* --- bad samples
  * --------------------------------------------------------------------------------------------------- */
 
-static fby_pending *pending_of(const fby_subscription *task, const fby_drawn *drawn)
+fby_pending *fby_pending_of(const fby_subscription *task, const fby_drawn *drawn)
 {
     for (uint32_t i = 0; i < task->pending_count; i++)
         if (task->pending[i].drawn == drawn) return &task->pending[i];
@@ -817,7 +852,7 @@ static void bad_take(fby_drawn *drawn, uint32_t part, uint32_t index, uint64_t s
     fby_source *source = drawn->source;
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
         if (!(seats & fby_seat_bit(task)) || !task->joined) continue;
-        fby_pending *pending = pending_of(task, drawn);
+        fby_pending *pending = fby_pending_of(task, drawn);
         if (!pending || pending->part != part) continue;
         if (!fby_bad_replace(task, job, pending->epoch)) {
             if (pending->failed < 0) {
@@ -867,7 +902,7 @@ static bool stand_in_place(fby_drawn *drawn, stand_in *one)
     fby_group *group = drawn->parts[one->part].group;
     bool placed = false;
     for (fby_subscription *task = source->tasks; task && !placed; task = task->next_of_source) {
-        fby_pending *pending = one->seats & fby_seat_bit(task) ? pending_of(task, drawn) : NULL;
+        fby_pending *pending = one->seats & fby_seat_bit(task) ? fby_pending_of(task, drawn) : NULL;
         if (!pending) continue;
         one->place = fby_pending_place(pending, one->index, NULL);
         placed = fby_place_reuse(source, one->place, one->seats);
@@ -877,7 +912,7 @@ static bool stand_in_place(fby_drawn *drawn, stand_in *one)
     if (!placed) fby_places_take(group, 1, one->seats, &one->place);
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
         if (!(one->seats & fby_seat_bit(task))) continue;
-        fby_pending *pending = pending_of(task, drawn);
+        fby_pending *pending = fby_pending_of(task, drawn);
         uint32_t before = pending ? fby_pending_place(pending, one->index, NULL) : one->place;
         if (!pending || before != one->place)
             fby_place_release(source, before, fby_seat_bit(task)); /* or it has failed meanwhile */
@@ -930,7 +965,7 @@ static void repair_submit(fby_drawn *drawn, const stand_ins *all, uint64_t timeo
         return;
     }
     repair->lot.timeout_ns = timeout_ns;
-    drawn_submit(repair);
+    lot_submit(repair);
     FBY_CRASH_POINT("stand-ins submitted");
 }
 
@@ -945,7 +980,7 @@ static void repair_finished(fby_drawn *repair)
         const fby_job *job = &repair->lot.jobs[i];
         fby_drawn *drawn = one->drawn;
         for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
-            fby_pending *pending = one->seats & fby_seat_bit(task) ? pending_of(task, drawn) : NULL;
+            fby_pending *pending = one->seats & fby_seat_bit(task) ? fby_pending_of(task, drawn) : NULL;
             if (pending) pending->repairs--;
         }
         fby_place_filled(source, repair->parts[one->part].places[i]);
@@ -990,5 +1025,6 @@ void fby_drawn_finished(fby_lot *lot)
         for (uint32_t i = 0; i < lot->count; i++) fby_place_filled(source, drawn->parts[p].places[i]);
     if (all.count) repair_submit(drawn, &all, lot->timeout_ns, lot->jobs[0].epoch);
     free(all.list);
+    if (drawn->echo_count) fby_echoes_finished(drawn);
     fby_drawn_unref(drawn);
 }

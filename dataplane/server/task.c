@@ -234,10 +234,9 @@ static void end_deliver(fby_subscription *task)
     descriptor_put(task, &end);
 }
 
-/* Puts the whole batch on the ring. */
-static void batch_deliver(fby_subscription *task)
+/* Puts the whole batch on the ring; `last`: of its epoch. */
+static void batch_deliver(fby_subscription *task, bool last)
 {
-    bool last = task->batch + 1 == task->batches;
     uint32_t of_batch =
         (last ? FBY_DESCRIPTOR_EPOCH_LAST : 0) | (task->batch == 0 ? FBY_DESCRIPTOR_EPOCH_FIRST : 0);
     bool contiguous = true;
@@ -286,7 +285,7 @@ static bool draw_deliver(fby_subscription *task, const fby_pending *pending)
             task->extents[task->extent_count++] = (fby_extent){place, 1, flags};
         task->batch_fill++;
         bool end = pending->epoch_last && i + 1 == count;
-        if (task->batch_fill == task->spec->batch_size || end) batch_deliver(task);
+        if (task->batch_fill == task->spec->batch_size || end) batch_deliver(task, end);
     }
     return true;
 }
@@ -445,6 +444,7 @@ int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *n
     *next = epoch + 1;
     if (task->drawn_epochs <= epoch) {
         *next = fby_sampler_abandon(task->source->sampler, task->bit);
+        fby_echoes_abandon(task, *next);
         task->drawn_epochs = *next;
     }
     task->least_epoch = *next;

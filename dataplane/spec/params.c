@@ -179,6 +179,35 @@ static int parse_choice(const context *with, const fby_param *param, const fby_y
                            nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
+static int parse_bytes(const context *with, const fby_param *param, const fby_yaml_node *node,
+                       const char *key)
+{
+    char quoted[QUOTED], least[FBY_VALUE_TEXT];
+    uint64_t *out = field(with, param);
+    if (node->kind == FBY_YAML_SCALAR && fby_value_bytes(node->text, out) && (double)*out >= param->low &&
+        (double)*out <= param->high)
+        return FBY_OK;
+    fby_value_print_bytes((uint64_t)param->low, least);
+    return fby_spec_refuse(with->place, node->line, key, "%s; expected a size from %s, such as 500MiB or 40GiB",
+                           fby_yaml_describe(node, quoted, sizeof quoted), least);
+}
+
+/* A number, or auto. */
+static int parse_times(const context *with, const fby_param *param, const fby_yaml_node *node,
+                       const char *key)
+{
+    char quoted[QUOTED], range[2 * FBY_VALUE_TEXT + 8];
+    double *out = field(with, param);
+    *out = 0;
+    if (node->kind == FBY_YAML_SCALAR && !strcmp(node->text, "auto")) return FBY_OK;
+    if (node->kind == FBY_YAML_SCALAR && fby_value_real(node->text, out) && *out >= param->low &&
+        *out <= param->high)
+        return FBY_OK;
+    range_text(param, range, sizeof range);
+    return fby_spec_refuse(with->place, node->line, key, "%s; expected a number, %s, or auto",
+                           fby_yaml_describe(node, quoted, sizeof quoted), range);
+}
+
 static int parse_param(const context *with, const fby_param *param, const fby_yaml_node *node,
                        const char *key)
 {
@@ -212,6 +241,10 @@ static int parse_param(const context *with, const fby_param *param, const fby_ya
         return parse_size(with, param, node, key);
     case FBY_PARAM_CHOICE:
         return parse_choice(with, param, node, key);
+    case FBY_PARAM_BYTES:
+        return parse_bytes(with, param, node, key);
+    case FBY_PARAM_TIMES:
+        return parse_times(with, param, node, key);
     case FBY_PARAM_SEED:
         if (fby_value_unsigned(text, field(with, param))) return FBY_OK;
         return fby_spec_refuse(with->place, node->line, key,
@@ -361,6 +394,7 @@ static void print_counts(const uint32_t *values, uint32_t count, FILE *out)
 static void print_param(const fby_param *param, const void *value, FILE *out)
 {
     const uint32_t *size = value;
+    char text[FBY_VALUE_TEXT];
     switch (param->type) {
     case FBY_PARAM_BOOL:
         fputs(*(const bool *)value ? "true" : "false", out);
@@ -394,6 +428,16 @@ static void print_param(const fby_param *param, const void *value, FILE *out)
         break;
     case FBY_PARAM_CHOICE:
         fputs(param->choices[*(const int32_t *)value], out);
+        break;
+    case FBY_PARAM_BYTES:
+        fby_value_print_bytes(*(const uint64_t *)value, text);
+        fputs(text, out);
+        break;
+    case FBY_PARAM_TIMES:
+        if (*(const double *)value > 0)
+            print_reals(value, 1, out);
+        else
+            fputs("auto", out);
         break;
     case FBY_PARAM_SEED:
         fprintf(out, "%" PRIu64, *(const uint64_t *)value);

@@ -7,7 +7,7 @@
 #include "dataplane/spec/spec.h"
 #include "dataplane/spec/value.h"
 
-enum { QUOTED = 80, KEY_TEXT = 96, BATCH_MOST = 4096, RANKS_MOST = 1024, WINDOW_MOST = 1024 };
+enum { QUOTED = 80, KEY_TEXT = 96, BATCH_MOST = 4096, RANKS_MOST = 1024, WINDOW_MOST = 1024, BATCHES_ECHOED_MOST = 1024 };
 
 /* What a parse knows: the spec it fills, and the pipeline's node, which waits for augment_seed. */
 typedef struct parse {
@@ -320,9 +320,32 @@ static int remember_pipeline(parse *with, const fby_yaml_node *node)
     return FBY_OK;
 }
 
+/* Whole batches once more: parameters as of an op, in `batch`. */
+static int parse_batch_echo(parse *with, const fby_yaml_node *node)
+{
+    static const fby_param list[] = {
+        {"factor", FBY_PARAM_REAL, offsetof(fby_echo_params, factor), NULL, 1, FBY_ECHO_MOST, NULL,
+         "how many times each batch is delivered, on average"},
+        {"buffer", FBY_PARAM_INT, offsetof(fby_echo_params, buffer), "8", 1, BATCHES_ECHOED_MOST, NULL,
+         "batches that wait to be delivered again, which is at random from among them"}};
+    static const fby_op echo = {.name = "echo",
+                                .params = list,
+                                .param_count = sizeof list / sizeof *list,
+                                .params_bytes = sizeof(fby_echo_params),
+                                .shorthand = "factor"};
+    fby_echo_params params = {0};
+    int status = fby_params_parse(&echo, node, node->line, "batch.echo", 0, &with->place, &params);
+    with->spec->echo = (fby_spec_echo){.kind = FBY_ECHO_BATCHES,
+                                       .factor = params.factor,
+                                       .max = params.factor,
+                                       .buffer = (uint32_t)params.buffer,
+                                       .line = node->line};
+    return status;
+}
+
 static int parse_batch(parse *with, const fby_yaml_node *node)
 {
-    static const char *const names[] = {"size", "drop_last"};
+    static const char *const names[] = {"size", "drop_last", "echo"};
     if (node->kind == FBY_YAML_SCALAR && !fby_yaml_is_null(node))
         return parse_small(with, node, "batch", BATCH_MOST, &with->spec->batch_size);
     if (node->kind != FBY_YAML_MAP)
@@ -334,9 +357,9 @@ static int parse_batch(parse *with, const fby_yaml_node *node)
         else if (!strcmp(entry->key, "drop_last"))
             status = parse_bool(with, entry, "batch.drop_last", &with->spec->drop_last);
         else if (!strcmp(entry->key, "echo"))
-            status = refuse_later(with, entry->line, "batch.echo");
+            status = parse_batch_echo(with, entry);
         else
-            status = refuse_name(with, entry->line, "batch", "unknown key", entry->key, names, 2);
+            status = refuse_name(with, entry->line, "batch", "unknown key", entry->key, names, 3);
         if (status) return status;
     }
     return FBY_OK;
@@ -393,7 +416,7 @@ static key_parser *const parsers[] = {
 
 static bool is_later(const char *name)
 {
-    static const char *const later[] = {"tar", "echo", "cache", "device"};
+    static const char *const later[] = {"tar", "device"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (!strcmp(name, later[i])) return true;
     return false;
@@ -424,7 +447,10 @@ static int walk(const fby_spec *spec, const fby_op_use *use, fby_shape *shape, f
     fby_spec_place place = {spec->name, error};
     fby_error why = FBY_ERROR_INIT;
     char key[KEY_TEXT];
-    if (!use->op->infer(use->params, shape, &why)) return FBY_OK;
+    if (!use->op->infer(use->params, shape, &why)) {
+        shape->random = shape->random || use->op->random;
+        return FBY_OK;
+    }
     snprintf(key, sizeof key, "pipeline.%s", use->op->name);
     return fby_spec_refuse(&place, use->line, key, "%s", why.text);
 }
@@ -485,6 +511,36 @@ static int parse_pipeline(parse *with)
     return add_to(with);
 }
 
+/* Takes the pipeline's echo over into the spec, and checks what only the whole spec tells. */
+static int take_echo(parse *with)
+{
+    fby_spec *spec = with->spec;
+    const char *key = spec->echo.kind ? "batch.echo" : "pipeline.echo";
+    for (uint32_t i = 0; i < spec->op_count; i++) {
+        const fby_op_use *use = &spec->ops[i];
+        if (use->op->kind != FBY_OP_ECHO) continue;
+        if (spec->echo.kind)
+            return fby_spec_refuse(&with->place, use->line, "pipeline.echo",
+                                   "batch.echo is there too, in line %u; expected one of them", spec->echo.line);
+        const fby_echo_params *params = use->params;
+        spec->echo = (fby_spec_echo){.kind = FBY_ECHO_SAMPLES,
+                                     .factor = params->factor,
+                                     .max = params->factor > 0 ? params->factor : params->max,
+                                     .buffer = (uint32_t)params->buffer,
+                                     .line = use->line};
+    }
+    if (!spec->echo.kind || spec->echo.factor > 0) return FBY_OK;
+    if (spec->order != FBY_ORDER_SHARED)
+        return fby_spec_refuse(&with->place, spec->echo.line, key,
+                               "auto emits as time goes, which no fixed order can; expected a factor, or "
+                               "order: shared");
+    if (spec->ranks > 1)
+        return fby_spec_refuse(&with->place, spec->echo.line, key,
+                               "auto would give each rank another number of steps; expected a factor, or "
+                               "ranks: 1");
+    return FBY_OK;
+}
+
 /* Whether an op may leave the size open: resize to a shorter side. */
 static bool may_fix_one_side(const fby_op *op)
 {
@@ -537,6 +593,7 @@ static int parse_top(parse *with, const fby_yaml_node *root)
                                "missing; expected a folder's path, or {list: path}");
     int status = parse_pipeline(with);
     fby_shape shape;
+    if (!status) status = take_echo(with);
     if (!status) status = fby_spec_infer(with->spec, &shape, with->place.error);
     return status ? status : check_printed_size(with);
 }

@@ -86,8 +86,12 @@ static void print_spec(const fby_spec *spec, FILE *out)
         fby_params_print(spec->ops[i].op, spec->ops[i].params, out);
         fputc('\n', out);
     }
-    fprintf(out, "batch: {size: %u, drop_last: %s}\nranks: %u\nwindow: %u\non_error: %s\n", spec->batch_size,
-            spec->drop_last ? "true" : "false", spec->ranks, spec->window,
+    fprintf(out, "batch: {size: %u, drop_last: %s", spec->batch_size, spec->drop_last ? "true" : "false");
+    if (spec->echo.kind == FBY_ECHO_BATCHES) {
+        fby_value_print_real(spec->echo.factor, text);
+        fprintf(out, ", echo: {factor: %s, buffer: %u}", text, spec->echo.buffer);
+    }
+    fprintf(out, "}\nranks: %u\nwindow: %u\non_error: %s\n", spec->ranks, spec->window,
             spec->on_error == FBY_ON_ERROR_SKIP ? "skip" : "fail");
     fby_value_print_real(spec->max_errors, text);
     fprintf(out, "max_errors: %s\n", text);

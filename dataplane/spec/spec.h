@@ -50,6 +50,19 @@ typedef struct fby_split {
 
 enum { FBY_SPEC_BYTES = 64 * 1024, FBY_SPEC_OPS = 64, FBY_SPLIT_CLASSES_MOST = 2048 };
 
+/* How a task emits samples more than once. */
+typedef struct fby_spec_echo {
+    enum {
+        FBY_ECHO_NONE,
+        FBY_ECHO_SAMPLES, /* at a point of its pipeline */
+        FBY_ECHO_BATCHES  /* whole batches, as they are */
+    } kind;
+    double factor; /* on average; 0: auto, at most `max` times */
+    double max;
+    uint32_t buffer; /* samples, or batches */
+    uint32_t line;
+} fby_spec_echo;
+
 typedef struct fby_spec {
     char *name; /* file name or "spec", for messages */
     fby_dataset_kind dataset_kind;
@@ -63,6 +76,7 @@ typedef struct fby_spec {
     uint64_t steps_per_epoch; /* 0: unset */
     fby_op_use *ops;
     uint32_t op_count;
+    fby_spec_echo echo;
     uint32_t batch_size;
     bool drop_last;
     uint32_t ranks;

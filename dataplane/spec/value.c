@@ -90,6 +90,27 @@ bool fby_value_duration(const char *text, uint64_t *out_ns)
     return false;
 }
 
+bool fby_value_bytes(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"", 1},      {"B", 1},          {"K", 1024},       {"KiB", 1024},
+                 {"M", 1 << 20}, {"MiB", 1 << 20},  {"G", 1 << 30},    {"GiB", 1 << 30},
+                 {"T", 0x1p40},  {"TiB", 0x1p40},   {"kB", 1e3},       {"MB", 1e6},
+                 {"GB", 1e9},    {"TB", 1e12}};
+    double value;
+    const char *unit = *text >= '0' && *text <= '9' ? number(text, &value) : NULL;
+    for (size_t i = 0; unit && i < sizeof units / sizeof *units; i++) {
+        if (strcmp(unit, units[i].unit)) continue;
+        value *= units[i].bytes;
+        if (!(value < 1e18)) return false;
+        *out = (uint64_t)value;
+        return true;
+    }
+    return false;
+}
+
 void fby_value_print_real(double value, char *text)
 {
     pthread_once(&plain_once, make_plain);
@@ -108,4 +129,15 @@ void fby_value_print_duration(uint64_t ns, char *text)
         snprintf(text, FBY_VALUE_TEXT, "%" PRIu64 "ms", milliseconds);
     else
         snprintf(text, FBY_VALUE_TEXT, "%" PRIu64 "s", milliseconds / 1000);
+}
+
+void fby_value_print_bytes(uint64_t bytes, char *text)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    while (bytes && bytes % 1024 == 0 && unit + 1 < sizeof units / sizeof *units) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, FBY_VALUE_TEXT, "%" PRIu64 "%s", bytes, units[unit]);
 }

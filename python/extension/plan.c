@@ -32,6 +32,10 @@ static PyObject *param_value(const fby_param *param, const void *params)
         return PyBool_FromLong(*(const bool *)at);
     case FBY_PARAM_INT:
         return PyLong_FromLongLong(*(const int64_t *)at);
+    case FBY_PARAM_BYTES:
+        return PyLong_FromUnsignedLongLong(*(const uint64_t *)at);
+    case FBY_PARAM_TIMES:
+        return reals[0] > 0 ? PyFloat_FromDouble(reals[0]) : PyUnicode_FromString("auto");
     case FBY_PARAM_REAL:
         return PyFloat_FromDouble(reals[0]);
     case FBY_PARAM_PAIR:

@@ -85,6 +85,15 @@ static void write_param(FILE *out, const fby_param *param)
         fputs(param->choices[below(count)], out);
         break;
     }
+    case FBY_PARAM_BYTES:
+        fprintf(out, "%u%s", (unsigned)below(5000) + 1, below(2) ? "MiB" : "GiB");
+        break;
+    case FBY_PARAM_TIMES:
+        if (below(2))
+            fprintf(out, "%.17g", between(param->low, param->high));
+        else
+            fputs("auto", out);
+        break;
     case FBY_PARAM_SEED:
         fprintf(out, "%" PRIu64, next_random());
         break;

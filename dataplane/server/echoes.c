@@ -1,0 +1,286 @@
+/* A source's echoes: which tasks want something fresh, which are owed something again, and draws of the latter.
+ *
+ * What is emitted again was drawn before, by the sampler, fresh: nothing is drawn anew for it. Its draw looks
+ * like any other to the engine and to delivery, but for the repeats' counter, and for the item that keeps what
+ * the stage of the echo made. Where it keeps nothing (memory was short, or the fresh run isn't over), the stages
+ * above run again: they make the same. */
+#include <forebay/forebay.h>
+#include <stdlib.h>
+
+#include "dataplane/protocol/crash.h"
+#include "dataplane/server/internal.h"
+
+static bool is_auto(const fby_subscription *task)
+{
+    return !(task->spec->echo.factor > 0);
+}
+
+static bool is_ordered(const fby_subscription *task)
+{
+    return task->spec->order != FBY_ORDER_SHARED;
+}
+
+/* --- coming and going
+ * ---------------------------------------------------------------------------------------------------- */
+
+static fby_source_echo *echo_find(fby_source *source, fby_digest key, fby_error *error)
+{
+    fby_source_echo *found = source->echoes;
+    while (found && !fby_digest_equal(found->key, key)) found = found->next;
+    if (found) return found;
+    found = calloc(1, sizeof *found);
+    if (!found) {
+        fby_fail(error, FBY_ENOMEM, "no memory for an echo");
+        return NULL;
+    }
+    if (fby_echo_create(&found->echo, key.low, error)) {
+        free(found);
+        return NULL;
+    }
+    found->key = key;
+    found->next = source->echoes;
+    source->echoes = found;
+    return found;
+}
+
+/* What a fixed order's emissions depend on, beside epoch, factor, buffer and batch. */
+static uint64_t history_of(const fby_subscription *task)
+{
+    const fby_task_identity *of = &task->described;
+    uint64_t parts[] = {of->order, of->seed, of->subset, of->drop_last, of->ranks, task->rank}, hash = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+int fby_echoes_join(fby_subscription *task, fby_error *error)
+{
+    const fby_spec_echo *echo = &task->spec->echo;
+    if (echo->kind != FBY_ECHO_SAMPLES) return FBY_OK;
+    fby_source_echo *of = echo_find(task->source, task->echo_key, error);
+    if (!of) return FBY_ENOMEM;
+    fby_echo_seat_options what = {.factor = echo->factor,
+                                  .max = echo->max,
+                                  .buffer = echo->buffer,
+                                  .batch = task->spec->batch_size,
+                                  .drop_last = task->spec->drop_last,
+                                  .part = task->samples,
+                                  .ordered = is_ordered(task),
+                                  .history = history_of(task)};
+    fby_echo_enter(of->echo, task->seat, &what);
+    task->echo = of;
+    task->samples = fby_echo_samples(&what);
+    task->batches = (task->samples + what.batch - 1) / what.batch;
+    return FBY_OK;
+}
+
+void fby_echoes_part(fby_subscription *task)
+{
+    if (!task->echo) return;
+    fby_echo_leave(task->echo->echo, task->seat);
+    task->echo = NULL;
+}
+
+void fby_echoes_free(fby_source *source)
+{
+    while (source->echoes) {
+        fby_source_echo *echo = source->echoes;
+        source->echoes = echo->next;
+        fby_echo_destroy(&echo->echo);
+        free(echo);
+    }
+}
+
+void fby_echoes_abandon(fby_subscription *task, uint64_t next)
+{
+    if (task->echo && fby_echo_epoch(task->echo->echo, task->seat) < next)
+        fby_echo_abandon(task->echo->echo, task->seat, next);
+}
+
+/* --- fresh ones
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* auto keeps room in the window for one batch that comes again while fresh ones are under way. */
+static bool leaves_room(const fby_subscription *task)
+{
+    uint64_t queued = fby_sampler_queued(task->source->sampler, task->bit, task->rank);
+    return !queued || queued + 2 * (uint64_t)task->spec->batch_size <= task->window_samples;
+}
+
+uint64_t fby_echoes_sated(fby_source *source)
+{
+    uint64_t sated = 0;
+    for (uint32_t bit = 0; bit < FBY_SAMPLER_TASKS; bit++) {
+        const fby_crew *crew = source->crews[bit];
+        uint32_t rank = crew ? fby_sampler_next_rank(source->sampler, bit) : FBY_SAMPLER_RANKS;
+        const fby_subscription *task = crew && rank < crew->ranks ? crew->of[rank] : NULL;
+        if (!task || !task->echo) continue;
+        uint64_t wants = fby_echo_wants_fresh(task->echo->echo, task->seat);
+        if (!wants || (is_auto(task) && !leaves_room(task)))
+            sated |= UINT64_C(1) << bit;
+        else if (is_ordered(task))
+            fby_sampler_limit(source->sampler, bit, rank, wants);
+    }
+    return sated;
+}
+
+/* The number of the task's echo among those of the draw. */
+static uint32_t echo_of_draw(fby_drawn *drawn, const fby_subscription *task)
+{
+    uint32_t k = 0;
+    while (k < drawn->echo_count && drawn->echoes[k].echo != task->echo) k++;
+    if (k < drawn->echo_count) return k;
+    drawn->echoes[k].echo = task->echo;
+    drawn->echoes[k].seats = 0;
+    if (k < FBY_LOT_ECHOES)
+        drawn->lot.echo_stages[k] = fby_plan_echo_stage(drawn->source->plan, task->group->branch);
+    drawn->echo_count++;
+    return k;
+}
+
+/* Of more echoes than a lot keeps results for, the others' are made once more each time. */
+static void items_make(fby_drawn *drawn)
+{
+    drawn->lot.echo_count = drawn->echo_count < FBY_LOT_ECHOES ? drawn->echo_count : FBY_LOT_ECHOES;
+    for (uint32_t i = 0; i < drawn->lot.count; i++)
+        for (uint32_t k = 0; k < drawn->lot.echo_count; k++)
+            drawn->lot.jobs[i].items[k] = fby_kept_item_make(&drawn->source->server->budget);
+}
+
+/* The samples of the draw are owed to `seats` of its k-th echo. */
+static void owe(fby_drawn *drawn, uint32_t k, uint64_t seats)
+{
+    for (uint32_t i = 0; seats && i < drawn->lot.count; i++) {
+        const fby_job *job = &drawn->lot.jobs[i];
+        const fby_echo_fresh fresh = {(uint32_t)job->id, job->turn, job->epoch,
+                                      k < drawn->lot.echo_count ? job->items[k] : NULL};
+        if (fby_echo_add(drawn->echoes[k].echo->echo, seats, &fresh))
+            fby_server_log(drawn->source->server, "no memory for what an echo emits again");
+    }
+}
+
+void fby_echoes_drawn(fby_drawn *drawn)
+{
+    fby_source *source = drawn->source;
+    uint64_t ordered[FBY_SEATS] = {0};
+    for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
+        fby_pending *pending = task->echo ? fby_pending_of(task, drawn) : NULL;
+        if (!pending) continue;
+        fby_echoes_abandon(task, pending->epoch); /* another rank may have given up the epoch before */
+        uint32_t k = echo_of_draw(drawn, task);
+        if (is_ordered(task))
+            ordered[k] |= fby_seat_bit(task);
+        else
+            drawn->echoes[k].seats |= fby_seat_bit(task);
+    }
+    items_make(drawn);
+    /* Fixed orders owe a sample from its draw on: nothing may depend on when it is made. */
+    for (uint32_t k = 0; k < drawn->echo_count; k++) owe(drawn, k, ordered[k]);
+    for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
+        fby_pending *pending = task->echo ? fby_pending_of(task, drawn) : NULL;
+        if (!pending) continue;
+        pending->epoch_last = fby_echo_drawn(task->echo->echo, task->seat, drawn->lot.count);
+        if (pending->epoch_last) task->drawn_epochs = pending->epoch + 1;
+    }
+}
+
+void fby_echoes_finished(fby_drawn *drawn)
+{
+    for (uint32_t k = 0; k < drawn->echo_count; k++) {
+        uint64_t seats = 0;
+        for (const fby_subscription *task = drawn->source->tasks; task; task = task->next_of_source) {
+            bool fresh = task->echo == drawn->echoes[k].echo && drawn->echoes[k].seats & fby_seat_bit(task);
+            const fby_pending *pending = fresh ? fby_pending_of(task, drawn) : NULL;
+            if (pending && fby_echo_epoch(task->echo->echo, task->seat) == pending->epoch)
+                seats |= fby_seat_bit(task);
+        }
+        owe(drawn, k, seats);
+    }
+}
+
+/* --- again
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* auto: whether the task is about to wait: its client has taken all, and nothing that is ready, or comes again,
+ * is on its way. */
+static bool is_about_to_wait(const fby_subscription *task)
+{
+    if (fby_delivery_head(task->up.base) != task->delivery.tail) return false;
+    for (uint32_t i = 0; i < task->pending_count; i++)
+        if (task->pending[i].again || !task->pending[i].drawn->filling) return false;
+    return true;
+}
+
+/* Whether the task can take emissions that come again, and is owed some. */
+static bool wants_again(fby_subscription *task)
+{
+    const fby_crew *crew = task->crew;
+    if (!task->joined || crew->broken || crew->present + crew->done < crew->ranks) return false;
+    if (!fby_echo_wants_again(task->echo->echo, task->seat)) return false;
+    if (!fby_sampler_ready(task->source->sampler, task->bit, task->rank)) return false;
+    if (is_auto(task) && !is_about_to_wait(task)) return false;
+    return fby_subscription_able(task);
+}
+
+/* The tasks of an echo that want something again, and the one of them that needs it soonest; NULL: none does. */
+static fby_subscription *hungriest_find(fby_source *source, const fby_source_echo *echo, uint64_t *ready)
+{
+    fby_subscription *hungriest = NULL;
+    uint64_t fewest = 0;
+    *ready = 0;
+    for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
+        if (task->echo != echo || !wants_again(task)) continue;
+        *ready |= fby_seat_bit(task);
+        uint64_t queued = fby_sampler_queued(source->sampler, task->bit, task->rank);
+        bool urgent = is_auto(task) || fby_sampler_urgent(source->sampler, task->bit, task->rank);
+        if (!urgent || (hungriest && queued >= fewest)) continue;
+        hungriest = task;
+        fewest = queued;
+    }
+    return hungriest;
+}
+
+/* Makes a draw of the emissions. */
+static void again_submit(fby_drawn *drawn, fby_source_echo *echo, const fby_echo_draw *draw)
+{
+    fby_source *source = drawn->source;
+    for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
+        if (task->echo != echo || !(draw->seats & fby_seat_bit(task))) continue;
+        bool last = draw->epoch_ends & fby_seat_bit(task);
+        fby_drawn_target(drawn, task, draw->epochs[task->seat], last)->again = true;
+        if (last) task->drawn_epochs = draw->epochs[task->seat] + 1;
+        fby_sampler_take(source->sampler, task->bit, task->rank, draw->count);
+        drawn->lot.echo_stages[0] = fby_plan_echo_stage(source->plan, task->group->branch);
+    }
+    drawn->lot.count = draw->count;
+    drawn->lot.echo_count = 1;
+    for (uint32_t i = 0; i < draw->count; i++) {
+        fby_job *job = &drawn->lot.jobs[i];
+        job->id = draw->emissions[i].fresh.id;
+        job->turn = draw->emissions[i].fresh.turn;
+        job->epoch = draw->emissions[i].fresh.epoch;
+        job->repeat = draw->emissions[i].repeat;
+        job->items[0] = draw->emissions[i].fresh.kept; /* held by the draw so far, by the job from now on */
+        drawn->flags[i] = FBY_SAMPLE_REPEAT;
+    }
+    source->again_draws++;
+    source->again_samples += draw->count;
+    fby_drawn_submit(drawn);
+    FBY_CRASH_POINT("emitted again");
+}
+
+bool fby_echoes_draw(fby_source *source)
+{
+    static fby_echo_draw draw; /* the conductor's alone, and large */
+    for (fby_source_echo *echo = source->echoes; echo; echo = echo->next) {
+        uint64_t ready;
+        fby_subscription *hungriest = hungriest_find(source, echo, &ready);
+        fby_drawn *drawn = hungriest ? fby_drawn_take(source) : NULL;
+        if (!drawn) continue;
+        if (fby_echo_draw_again(echo->echo, hungriest->seat, ready, hungriest->spec->batch_size, &draw)) {
+            again_submit(drawn, echo, &draw);
+            return true;
+        }
+        fby_drawn_put_away(drawn);
+    }
+    return false;
+}
