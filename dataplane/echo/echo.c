@@ -9,7 +9,7 @@ enum { TRIES = 8 };
 
 typedef struct seat_state {
     fby_echo_seat_options what;
-    uint64_t total; /* emissions of an epoch; 0: auto */
+    uint64_t total;                       /* emissions of an epoch; 0: auto */
     uint64_t epoch, fresh, came, emitted; /* of the current epoch: drawn fresh, made, emitted */
     uint64_t owed, items;
     fby_echo_units own; /* a fixed order's */
@@ -172,7 +172,8 @@ uint64_t fby_echo_wants_again(fby_echo *echo, uint32_t seat)
     if (is_auto(s)) return s->owed < s->what.batch || !s->fresh ? 0 : batch_left(s);
     uint64_t left = again_left(s);
     if (!left) return 0;
-    if (!s->what.ordered) return has_room(s, s->fresh - s->came) && fresh_left(s) ? 0 : least(left, batch_left(s));
+    if (!s->what.ordered)
+        return has_room(s, s->fresh - s->came) && fresh_left(s) ? 0 : least(left, batch_left(s));
     batch_decide(s);
     return s->batch_fresh && fresh_left(s) ? 0 : least(left, batch_left(s));
 }
@@ -196,7 +197,8 @@ bool fby_echo_drawn(fby_echo *echo, uint32_t seat, uint32_t count)
 }
 
 /* --- owing
- * -------------------------------------------------------------------------------------------------------------- */
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 /* How often the seat's next sample is emitted again. */
 static uint32_t again_of(seat_state *s)
@@ -328,7 +330,8 @@ static void overflow_drop(fby_echo *echo, uint32_t seat)
 }
 
 /* --- drawing
- * ---------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static void emission_set(fby_echo_draw *out, const fby_echo_unit *unit)
 {

@@ -1,17 +1,17 @@
 /* An echo: who is owed what of samples that came fresh, and when it is emitted.
  *
  * A seat is a rank of a task that echoes here. In each of its epochs it gets each of its samples fresh, once,
- * and then again as often as its factor says: the i-th of the epoch floor((i + 1) f) - floor(i f) times in all,
- * so that an epoch has floor(n f) emissions for n samples, exactly. What is emitted again is chosen at random
- * from the items that wait, of which a seat has at most `buffer`, or a batch where that is more: as long as one
- * more batch of fresh ones would go beyond that, none are asked for.
+ * and then again as often as its factor says: the i-th of the epoch floor((i + 1) f) - floor(i f) times in
+ * all, so that an epoch has floor(n f) emissions for n samples, exactly. What is emitted again is chosen at
+ * random from the items that wait, of which a seat has at most `buffer`, or a batch where that is more: as
+ * long as one more batch of fresh ones would go beyond that, none are asked for.
  *
  * Shared order: seats share need-pools of what they are owed; the hungriest is served together with all that
  * are owed the same and can take it. Items count once they are made.
  *
- * Fixed orders: the sequence of emissions is a function of (seed, epoch) alone. A batch is fresh or again as a
- * whole, decided where it begins, but for the epoch's end; each seat has its own pool, and seats whose history
- * and place are equal are served together.
+ * Fixed orders: the sequence of emissions is a function of (seed, epoch) alone. A batch is fresh or again as
+ * a whole, decided where it begins, but for the epoch's end; each seat has its own pool, and seats whose
+ * history and place are equal are served together.
  *
  * factor 0 (auto): always fresh, as far as the task has room; again only on demand, whole batches, each item
  * `max` times at most; what goes beyond the buffer is dropped at random, what is owed at an epoch's end too.
@@ -57,7 +57,8 @@ void fby_echo_abandon(fby_echo *echo, uint32_t seat, uint64_t next);
 
 /* How many fresh samples the seat may be given next; 0: none now. */
 uint64_t fby_echo_wants_fresh(fby_echo *echo, uint32_t seat);
-/* How many emissions of what it is owed it may be given next; 0: none now. Auto: what it would take if asked. */
+/* How many emissions of what it is owed it may be given next; 0: none now. Auto: what it would take if asked.
+ */
 uint64_t fby_echo_wants_again(fby_echo *echo, uint32_t seat);
 
 /* `count` fresh samples were drawn for the seat, no more than it wants where its order is fixed; these were
@@ -88,8 +89,8 @@ typedef struct fby_echo_draw {
     } emissions[FBY_ECHO_DRAW_MOST];
 } fby_echo_draw;
 
-/* Emissions for `seat`, which wants some, and for all of `ready` that are owed the same; at most `most`. False
- * where there are none. */
+/* Emissions for `seat`, which wants some, and for all of `ready` that are owed the same; at most `most`.
+ * False where there are none. */
 bool fby_echo_draw_again(fby_echo *echo, uint32_t seat, uint64_t ready, uint32_t most, fby_echo_draw *out);
 
 typedef struct fby_echo_seat_stats {

@@ -17,8 +17,8 @@ typedef struct fby_echo_item {
     uint32_t id;
     uint32_t units; /* that it is in */
     uint64_t turn, epoch;
-    uint64_t mark;              /* the last draw that took it */
-    fby_kept_item *kept;        /* held; may be NULL */
+    uint64_t mark;                /* the last draw that took it */
+    fby_kept_item *kept;          /* held; may be NULL */
     uint8_t left[FBY_ECHO_SEATS]; /* emissions owed, by seat */
 } fby_echo_item;
 

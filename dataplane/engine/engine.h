@@ -28,14 +28,14 @@ typedef struct fby_job {
     fby_read_request read;
     fby_lot *lot;
     fby_buffer *buffer;
-    uint64_t id;     /* in */
-    uint64_t turn;   /* in: counter of random ops in shared order */
-    uint64_t epoch;  /* in: and of those in a fixed order */
-    uint32_t repeat; /* in: which emission of an echo's item it is, from 0 on */
+    uint64_t id;                          /* in */
+    uint64_t turn;                        /* in: counter of random ops in shared order */
+    uint64_t epoch;                       /* in: and of those in a fixed order */
+    uint32_t repeat;                      /* in: which emission of an echo's item it is, from 0 on */
     fby_kept_item *items[FBY_LOT_ECHOES]; /* in: what keeps it, for each of the lot's echoes; NULL: nothing.
                                              Held by the conductor as long as the lot is out */
-    bool unread;     /* all that it needs is kept: no file was read */
-    uint64_t state;  /* whose run it is, and how far: see engine.c */
+    bool unread;                          /* all that it needs is kept: no file was read */
+    uint64_t state;                       /* whose run it is, and how far: see engine.c */
     fby_reason reason;
     char op[32]; /* where it failed */
     char text[FBY_DECODE_TEXT];

@@ -39,9 +39,9 @@ typedef enum fby_param_type {
     FBY_PARAM_SIDES,   /* uint32_t[4]: {left, top, right, bottom}, written as s for all of them,
                           [left and right, top and bottom], or [left, top, right, bottom] */
     FBY_PARAM_LEVELS, /* uint32_t[3]: {red, green, blue}, 0 to 255, written as v for all of them or as list */
-    FBY_PARAM_BYTES, /* uint64_t, with range; written as 40GiB */
-    FBY_PARAM_TIMES, /* double, with range; or `auto`, for 0 */
-    FBY_PARAM_SEED   /* uint64_t; not given: the task's augment_seed */
+    FBY_PARAM_BYTES,  /* uint64_t, with range; written as 40GiB */
+    FBY_PARAM_TIMES,  /* double, with range; or `auto`, for 0 */
+    FBY_PARAM_SEED    /* uint64_t; not given: the task's augment_seed */
 } fby_param_type;
 
 typedef struct fby_param {
@@ -71,8 +71,8 @@ typedef struct fby_cache_params {
 enum { FBY_ECHO_MOST = 64 }; /* times that a sample is emitted */
 
 typedef struct fby_echo_params {
-    double factor; /* times that a sample is emitted, on average; 0: auto */
-    double max;    /* of auto */
+    double factor;  /* times that a sample is emitted, on average; 0: auto */
+    double max;     /* of auto */
     int64_t buffer; /* samples */
 } fby_echo_params;
 

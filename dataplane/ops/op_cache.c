@@ -10,9 +10,10 @@ static int infer(const void *p, fby_shape *shape, fby_error *error)
 {
     (void)p;
     if (shape->random)
-        return fby_fail(error, FBY_EINVAL,
-                        "an op before it is random, so that its result differs in every epoch; expected cache "
-                        "before the first random op, or echo in its place");
+        return fby_fail(
+            error, FBY_EINVAL,
+            "an op before it is random, so that its result differs in every epoch; expected cache "
+            "before the first random op, or echo in its place");
     if (shape->stage == FBY_STAGE_TENSOR)
         return fby_fail(error, FBY_EINVAL, "the samples are finished; expected cache before to");
     return FBY_OK;

@@ -1,5 +1,5 @@
-/* echo: emits what reaches it several times, so that the stages after it run afresh on each (data echoing, Choi
- * et al., arXiv 1907.05550). A mark: it changes no pixel. */
+/* echo: emits what reaches it several times, so that the stages after it run afresh on each (data echoing,
+ * Choi et al., arXiv 1907.05550). A mark: it changes no pixel. */
 #include "dataplane/ops/op.h"
 
 static const fby_param list[] = {
@@ -23,7 +23,8 @@ static int infer(const void *p, fby_shape *shape, fby_error *error)
 const fby_op fby_op_echo = {.name = "echo",
                             .kind = FBY_OP_ECHO,
                             .version = 1,
-                            .about = "emits each sample several times; what stands after it runs afresh each time",
+                            .about =
+                                "emits each sample several times; what stands after it runs afresh each time",
                             .params = list,
                             .param_count = sizeof list / sizeof *list,
                             .params_bytes = sizeof(fby_echo_params),

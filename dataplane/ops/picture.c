@@ -597,7 +597,8 @@ fby_reason fby_picture_copy(fby_picture *picture, uint8_t *out)
     if (reason || !picture->memory) return reason;
     size_t stride, row_bytes = (size_t)picture->region.w * 3;
     const uint8_t *rows = region_start(picture, &stride);
-    for (uint32_t y = 0; y < picture->region.h; y++) memcpy(out + y * row_bytes, rows + y * stride, row_bytes);
+    for (uint32_t y = 0; y < picture->region.h; y++)
+        memcpy(out + y * row_bytes, rows + y * stride, row_bytes);
     return FBY_REASON_NONE;
 }
 

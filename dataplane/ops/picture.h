@@ -100,8 +100,8 @@ struct fby_picture {
 
 /* Starts from encoded bytes, 64 bytes past `length` readable, which must stay until the picture's end. */
 void fby_picture_start(fby_picture *picture, fby_picture_memory *memory, const uint8_t *bytes, size_t length);
-/* Starts from pixels, w x h, RGB, rows w * 3 bytes apart, with 64 readable bytes past their end; borrowed until
- * the picture's end. */
+/* Starts from pixels, w x h, RGB, rows w * 3 bytes apart, with 64 readable bytes past their end; borrowed
+ * until the picture's end. */
 void fby_picture_start_pixels(fby_picture *picture, fby_picture_memory *memory, const uint8_t *pixels,
                               uint32_t w, uint32_t h);
 /* Starts a traced picture of a known size. */

@@ -90,9 +90,9 @@ typedef struct fby_work {
      * echoes. What that stage makes is kept in `items`, and taken from there where it is there. */
     uint32_t repeat;
     uint32_t echo_count;
-    const int32_t *echo_stages;   /* as many; the first is that of the repeat */
+    const int32_t *echo_stages;  /* as many; the first is that of the repeat */
     fby_kept_item *const *items; /* as many; NULL: nothing is to be kept */
-    void *const *out; /* out[b]: where branch b's sample goes, sample_bytes of it */
+    void *const *out;            /* out[b]: where branch b's sample goes, sample_bytes of it */
     /* Asked once everything is decoded, before the first byte is written to any `out`; false: nothing may be
      * written any more, and run returns FBY_REASON_TIMEOUT. NULL: always true. */
     bool (*commit)(void *user);

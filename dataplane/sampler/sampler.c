@@ -225,7 +225,8 @@ static uint32_t look_at_tasks(const fby_sampler *sampler, uint64_t tasks, uint64
         if (t->hungriest == FBY_NONE) continue;
         const fby_rank_state *rank = &t->rank[t->hungriest];
         if (is_ready(t, rank)) *ready |= UINT64_C(1) << task;
-        if (is_urgent(t, rank) && (hungriest == FBY_NONE || is_hungrier(t, &sampler->task[hungriest]))) hungriest = task;
+        if (is_urgent(t, rank) && (hungriest == FBY_NONE || is_hungrier(t, &sampler->task[hungriest])))
+            hungriest = task;
     }
     return hungriest;
 }

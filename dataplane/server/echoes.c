@@ -1,9 +1,10 @@
-/* A source's echoes: which tasks want something fresh, which are owed something again, and draws of the latter.
+/* A source's echoes: which tasks want something fresh, which are owed something again, and draws of the
+ * latter.
  *
  * What is emitted again was drawn before, by the sampler, fresh: nothing is drawn anew for it. Its draw looks
- * like any other to the engine and to delivery, but for the repeats' counter, and for the item that keeps what
- * the stage of the echo made. Where it keeps nothing (memory was short, or the fresh run isn't over), the stages
- * above run again: they make the same. */
+ * like any other to the engine and to delivery, but for the repeats' counter, and for the item that keeps
+ * what the stage of the echo made. Where it keeps nothing (memory was short, or the fresh run isn't over),
+ * the stages above run again: they make the same. */
 #include <forebay/forebay.h>
 #include <stdlib.h>
 
@@ -48,7 +49,8 @@ static uint64_t history_of(const fby_subscription *task)
 {
     const fby_task_identity *of = &task->described;
     uint64_t parts[] = {of->order, of->seed, of->subset, of->drop_last, of->ranks, task->rank}, hash = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 32;
 }
 
@@ -200,8 +202,8 @@ void fby_echoes_finished(fby_drawn *drawn)
 /* --- again
  * ---------------------------------------------------------------------------------------------------- */
 
-/* auto: whether the task is about to wait: its client has taken all, and nothing that is ready, or comes again,
- * is on its way. */
+/* auto: whether the task is about to wait: its client has taken all, and nothing that is ready, or comes
+ * again, is on its way. */
 static bool is_about_to_wait(const fby_subscription *task)
 {
     if (fby_delivery_head(task->up.base) != task->delivery.tail) return false;
@@ -221,7 +223,8 @@ static bool wants_again(fby_subscription *task)
     return fby_subscription_able(task);
 }
 
-/* The tasks of an echo that want something again, and the one of them that needs it soonest; NULL: none does. */
+/* The tasks of an echo that want something again, and the one of them that needs it soonest; NULL: none does.
+ */
 static fby_subscription *hungriest_find(fby_source *source, const fby_source_echo *echo, uint64_t *ready)
 {
     fby_subscription *hungriest = NULL;

@@ -35,6 +35,7 @@ typedef struct fby_group fby_group;
 typedef struct fby_drawn fby_drawn;
 typedef struct fby_crew fby_crew;
 typedef struct fby_source_echo fby_source_echo;
+typedef struct fby_source_cache fby_source_cache;
 
 /* A segment and its ledger. */
 typedef struct fby_store {
@@ -91,6 +92,7 @@ struct fby_source {
     fby_dataset *dataset;
     fby_sampler *sampler;
     uint64_t reserved_bytes;
+    struct fby_source_cache *caches; /* the set-up thread's */
 
     fby_crew *crews[FBY_SAMPLER_TASKS]; /* by the sampler's number */
     fby_subscription *tasks;            /* all with a seat */
@@ -304,6 +306,8 @@ struct fby_subscription {
     fby_source *source;
     fby_digest key; /* of what comes out */
     fby_branch_info branch;
+    fby_source_cache **caches; /* that its pipeline has; what is in them but `users` doesn't change */
+    uint32_t cache_count;
     uint64_t *subset;            /* NULL: all ids */
     fby_task_identity described; /* what tells its states from another task's */
     fby_state_head *resumed;     /* where it goes on; NULL: at the beginning */
@@ -397,6 +401,23 @@ void fby_subscription_free(fby_subscription *task);
 bool fby_bad_replace(fby_subscription *task, const fby_job *job, uint64_t epoch);
 void fby_bad_fail(fby_subscription *task, const fby_job *job, uint64_t epoch);
 
+/* --- caches.c: kept results, a cache for each stage that a task has one at */
+struct fby_source_cache {
+    fby_source_cache *next; /* the set-up thread's */
+    fby_digest key;         /* of the stage */
+    fby_cache *cache;
+    uint64_t bytes; /* promised to it; the set-up thread's */
+    uint32_t users; /* tasks; the set-up thread's */
+};
+
+/* The set-up thread's: opens the caches of the task's pipeline, `plan` being that alone; lets go of them;
+ * frees a source's that no task uses, and says whether there were any. */
+int fby_caches_enter(fby_subscription *task, const fby_plan *plan, fby_error *error);
+void fby_caches_leave(fby_subscription *task);
+bool fby_caches_forget(fby_source *source);
+/* The conductor's: gives a new plan the caches of the source's tasks. */
+void fby_caches_attach(const fby_source *source, fby_plan *plan);
+
 /* --- set-up
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -423,6 +444,8 @@ struct fby_setup_job {
     fby_error error;
 };
 
+/* The set-up thread's: takes bytes of --memory, where need be after forgetting caches that no task uses. */
+bool fby_setup_budget_take(fby_server *server, uint64_t bytes);
 int fby_setup_start(fby_server *server, fby_error *error);
 void fby_setup_stop(fby_server *server);
 /* Never waits: what the ring has no place for stands in a backlog. */

@@ -62,7 +62,7 @@ static int budget_take(fby_server *server, const fby_spec *spec, uint64_t bytes,
                        uint64_t sample_bytes, fby_error *error)
 {
     fby_budget *budget = &server->budget;
-    if (fby_budget_take(budget, bytes)) return 0;
+    if (fby_setup_budget_take(server, bytes)) return 0;
     uint64_t used = fby_load_relaxed_u64(&budget->used);
     return fby_fail(error, FBY_ENOMEM,
                     "%s: the task needs at least %.1f MiB (room for %llu samples of %llu bytes), but of the "
@@ -87,6 +87,7 @@ static fby_source *source_find(fby_server *server, fby_digest fingerprint, uint6
 
 static void source_free(fby_source *source)
 {
+    fby_caches_forget(source);
     fby_sampler_destroy(&source->sampler);
     fby_dataset_close(&source->dataset);
     fby_budget_give(&source->server->budget, source->reserved_bytes);
@@ -94,14 +95,37 @@ static void source_free(fby_source *source)
     free(source);
 }
 
-/* One user less; the last closes it. */
-static void source_leave(fby_source *source)
+static void source_close(fby_source *source)
 {
-    if (!source || --source->users) return;
     fby_source **link = &source->server->registry;
     while (*link != source) link = &(*link)->registered;
     *link = source->registered;
     source_free(source);
+}
+
+/* One user less; the last closes it, but for one with caches. */
+static void source_leave(fby_source *source)
+{
+    if (source && !--source->users && !source->caches) source_close(source);
+}
+
+/* Frees what no task uses: caches, and sources that stay for theirs. Whether there was any. */
+static bool unused_forget(fby_server *server)
+{
+    bool any = false;
+    for (fby_source *source = server->registry, *next; source; source = next) {
+        next = source->registered;
+        any = fby_caches_forget(source) || any;
+        if (!source->users && !source->caches) source_close(source);
+    }
+    return any;
+}
+
+bool fby_setup_budget_take(fby_server *server, uint64_t bytes)
+{
+    return fby_budget_take(&server->budget, bytes) ||
+           (bytes <= server->budget.limit && unused_forget(server) &&
+            fby_budget_take(&server->budget, bytes));
 }
 
 /* The source of the task's data set, which is opened anew all the same: it may have changed, and is another
@@ -299,7 +323,9 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
         fby_plan_stage(plan, (uint32_t)echo_stage, &stage);
         task->echo_key = stage.key;
     }
+    status = fby_caches_enter(task, plan, error);
     fby_plan_destroy(&plan);
+    if (status) return status;
     if (fby_load_relaxed_u32(&job->cancelled))
         return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
     uint64_t chosen;
@@ -359,6 +385,7 @@ static void task_drop(fby_subscription *task)
 {
     if (!task) return;
     fby_source *source = task->source;
+    fby_caches_leave(task);
     fby_subscription_free(task);
     FBY_CRASH_POINT("task freed");
     source_leave(source);
@@ -483,6 +510,7 @@ void fby_setup_stop(fby_server *server)
         server->setup_running = false;
     }
     if (server->setup_results) results_drop(server);
+    unused_forget(server);
     if (server->setup_requests) fby_mpmc_destroy(&server->setup_requests);
     if (server->setup_results) fby_mpmc_destroy(&server->setup_results);
 }

@@ -251,6 +251,7 @@ static int plan_make(fby_source *source, fby_error *error)
     int status = count ? fby_plan_create(&plan, specs, count, source->fingerprint, error) : 0;
     if (status) return status;
     for (uint32_t i = 0; i < count; i++) groups[i]->branch = i;
+    if (plan) fby_caches_attach(source, plan);
     fby_plan_destroy(&source->plan); /* draws under way hold what they were drawn under */
     source->plan = plan;
     return 0;
@@ -734,8 +735,8 @@ fby_pending *fby_drawn_target(fby_drawn *drawn, fby_subscription *task, uint64_t
     drawn->waiting++;
     task->under_way++;
     fby_pending *pending = &task->pending[task->pending_count++];
-    *pending = (fby_pending){
-        .drawn = drawn, .part = part, .epoch = epoch, .epoch_last = epoch_last, .failed = -1};
+    *pending =
+        (fby_pending){.drawn = drawn, .part = part, .epoch = epoch, .epoch_last = epoch_last, .failed = -1};
     /* The longest: who is content to wait for a sample gets it. */
     if (task->spec->sample_timeout_ns > drawn->lot.timeout_ns)
         drawn->lot.timeout_ns = task->spec->sample_timeout_ns;

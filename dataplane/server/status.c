@@ -60,6 +60,7 @@ static json_t *engine_status(const fby_server *server)
     json_object_set_new(engine, "samples", count_of(stats.samples));
     json_object_set_new(engine, "bad", count_of(stats.bad));
     json_object_set_new(engine, "files_read", count_of(stats.reader.files));
+    json_object_set_new(engine, "unread", count_of(stats.unread));
     json_object_set_new(engine, "bytes_read", count_of(stats.reader.bytes));
     json_object_set_new(engine, "reader_system_calls", count_of(stats.reader.system_calls));
     json_object_set_new(engine, "read_retries", count_of(stats.reader.retries));

@@ -188,7 +188,8 @@ static int parse_bytes(const context *with, const fby_param *param, const fby_ya
         (double)*out <= param->high)
         return FBY_OK;
     fby_value_print_bytes((uint64_t)param->low, least);
-    return fby_spec_refuse(with->place, node->line, key, "%s; expected a size from %s, such as 500MiB or 40GiB",
+    return fby_spec_refuse(with->place, node->line, key,
+                           "%s; expected a size from %s, such as 500MiB or 40GiB",
                            fby_yaml_describe(node, quoted, sizeof quoted), least);
 }
 

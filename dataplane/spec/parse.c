@@ -7,7 +7,14 @@
 #include "dataplane/spec/spec.h"
 #include "dataplane/spec/value.h"
 
-enum { QUOTED = 80, KEY_TEXT = 96, BATCH_MOST = 4096, RANKS_MOST = 1024, WINDOW_MOST = 1024, BATCHES_ECHOED_MOST = 1024 };
+enum {
+    QUOTED = 80,
+    KEY_TEXT = 96,
+    BATCH_MOST = 4096,
+    RANKS_MOST = 1024,
+    WINDOW_MOST = 1024,
+    BATCHES_ECHOED_MOST = 1024
+};
 
 /* What a parse knows: the spec it fills, and the pipeline's node, which waits for augment_seed. */
 typedef struct parse {
@@ -521,7 +528,8 @@ static int take_echo(parse *with)
         if (use->op->kind != FBY_OP_ECHO) continue;
         if (spec->echo.kind)
             return fby_spec_refuse(&with->place, use->line, "pipeline.echo",
-                                   "batch.echo is there too, in line %u; expected one of them", spec->echo.line);
+                                   "batch.echo is there too, in line %u; expected one of them",
+                                   spec->echo.line);
         const fby_echo_params *params = use->params;
         spec->echo = (fby_spec_echo){.kind = FBY_ECHO_SAMPLES,
                                      .factor = params->factor,

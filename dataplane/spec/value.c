@@ -95,10 +95,9 @@ bool fby_value_bytes(const char *text, uint64_t *out)
     static const struct {
         const char *unit;
         double bytes;
-    } units[] = {{"", 1},      {"B", 1},          {"K", 1024},       {"KiB", 1024},
-                 {"M", 1 << 20}, {"MiB", 1 << 20},  {"G", 1 << 30},    {"GiB", 1 << 30},
-                 {"T", 0x1p40},  {"TiB", 0x1p40},   {"kB", 1e3},       {"MB", 1e6},
-                 {"GB", 1e9},    {"TB", 1e12}};
+    } units[] = {{"", 1},          {"B", 1},       {"K", 1024},      {"KiB", 1024}, {"M", 1 << 20},
+                 {"MiB", 1 << 20}, {"G", 1 << 30}, {"GiB", 1 << 30}, {"T", 0x1p40}, {"TiB", 0x1p40},
+                 {"kB", 1e3},      {"MB", 1e6},    {"GB", 1e9},      {"TB", 1e12}};
     double value;
     const char *unit = *text >= '0' && *text <= '9' ? number(text, &value) : NULL;
     for (size_t i = 0; unit && i < sizeof units / sizeof *units; i++) {

@@ -252,10 +252,10 @@ Test(spec, unknown_names_are_refused_with_the_nearest)
                                               "strict or sequential; did you mean strict?");
     refused(HEAD "on_error: ignore\n" PIPELINE, "on_error: unknown value \"ignore\"; expected fail or skip");
     refused(HEAD "batch: {szie: 3}\n" PIPELINE,
-            "batch: unknown key \"szie\"; expected size or drop_last; did you mean size?");
+            "batch: unknown key \"szie\"; expected size, drop_last or echo; did you mean size?");
     refused("dataset: {fodler: a}\n" PIPELINE, "did you mean folder?");
     refused(HEAD "pipeline:\n- decode\n- random_resize_crop: 224\n",
-            "s.yaml:4: pipeline: unknown op \"random_resize_crop\"; expected center_crop,");
+            "s.yaml:4: pipeline: unknown op \"random_resize_crop\"; expected cache, center_crop,");
     refused(HEAD "pipeline:\n- decode\n- random_resize_crop: 224\n", "did you mean random_resized_crop?");
     refused(HEAD "pipeline:\n- decode\n- resize: {sise: 224}\n",
             "s.yaml:4: pipeline.resize: unknown key \"sise\"; expected size, interpolation, pillow; did you "
@@ -271,14 +271,57 @@ Test(spec, unknown_names_are_refused_with_the_nearest)
 
 Test(spec, parts_of_later_versions_say_so)
 {
-    const char *texts[] = {"dataset: {tar: a.tar}\n" PIPELINE,
-                           HEAD "cache: 3\n" PIPELINE,
-                           HEAD "device: cuda\n" PIPELINE,
-                           HEAD "pipeline: [decode, echo: {factor: 2}, center_crop: 3]\n",
-                           HEAD "pipeline: [decode, cache: {memory: 40GiB}, center_crop: 3]\n",
-                           HEAD "pipeline: [device]\n",
-                           HEAD "batch: {size: 3, echo: {factor: 2}}\n" PIPELINE};
+    const char *texts[] = {"dataset: {tar: a.tar}\n" PIPELINE, HEAD "device: cuda\n" PIPELINE,
+                           HEAD "pipeline: [device]\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) refused(texts[i], "not in this version");
+}
+
+Test(spec, echoes)
+{
+    fby_spec *spec = parse(HEAD "pipeline: [decode, echo: {factor: 2.5, buffer: 7}, center_crop: 3]\n");
+    cr_assert_eq(spec->echo.kind, FBY_ECHO_SAMPLES);
+    cr_assert_float_eq(spec->echo.factor, 2.5, 0);
+    cr_assert_eq(spec->echo.buffer, 7);
+    fby_spec_free(&spec);
+    spec = parse(HEAD "pipeline: [decode, echo: auto, center_crop: 3]\n");
+    cr_assert_float_eq(spec->echo.factor, 0, 0);
+    cr_assert_float_eq(spec->echo.max, 5, 0);
+    fby_spec_free(&spec);
+    spec = parse(HEAD "batch: {size: 3, echo: 2}\n" PIPELINE);
+    cr_assert_eq(spec->echo.kind, FBY_ECHO_BATCHES);
+    cr_assert_eq(spec->echo.buffer, 8);
+    fby_spec_free(&spec);
+    spec = parse(HEAD PIPELINE);
+    cr_assert_eq(spec->echo.kind, FBY_ECHO_NONE);
+    fby_spec_free(&spec);
+
+    refused(HEAD "pipeline: [decode, echo: 0.5, center_crop: 3]\n",
+            "pipeline.echo.factor: \"0.5\"; expected a number, 1 to 64, or auto");
+    refused(HEAD "pipeline: [decode, echo, center_crop: 3]\n", "pipeline.echo.factor: missing");
+    refused(HEAD "pipeline: [decode, echo: 2, center_crop: 3, echo: 2]\n",
+            "echoed already; expected one echo");
+    refused(HEAD "order: strict\npipeline: [decode, echo: auto, center_crop: 3]\n",
+            "auto emits as time goes, which no fixed order can");
+    refused(HEAD "ranks: 2\npipeline: [decode, echo: auto, center_crop: 3]\n",
+            "auto would give each rank another number of steps");
+    refused(HEAD "batch: {size: 3, echo: 2}\npipeline: [decode, echo: 2, center_crop: 3]\n",
+            "batch.echo is there too, in line 2; expected one of them");
+    refused(HEAD "batch: {size: 3, echo: auto}\n" PIPELINE, "batch.echo.factor: \"auto\" is not a number");
+}
+
+Test(spec, caches)
+{
+    fby_spec *spec = parse(HEAD "pipeline: [cache: 1GiB, decode, cache: {memory: 1.5G}, center_crop: 3]\n");
+    cr_assert_eq(((const fby_cache_params *)spec->ops[0].params)->memory, 1u << 30);
+    cr_assert_eq(((const fby_cache_params *)spec->ops[2].params)->memory, 3u << 29);
+    fby_spec_free(&spec);
+    refused(HEAD "pipeline: [decode, cache, center_crop: 3]\n", "pipeline.cache.memory: missing");
+    refused(HEAD "pipeline: [decode, cache: much, center_crop: 3]\n",
+            "pipeline.cache.memory: \"much\"; expected a size from 1MiB, such as 500MiB or 40GiB");
+    refused(HEAD "pipeline: [decode, random_resized_crop: 3, cache: 1GiB]\n",
+            "pipeline.cache: an op before it is random, so that its result differs in every epoch");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to, cache: 1GiB]\n",
+            "the samples are finished; expected cache before to");
 }
 
 Test(spec, values_out_of_range_are_refused)
