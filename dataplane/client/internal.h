@@ -146,6 +146,12 @@ struct fby_task {
     uint64_t tries_ns[FBY_RECONNECTS]; /* when it was opened again, or a server started: the latest */
     uint32_t tries;
 
+    /* Of one of several ranks: keeper.c. */
+    bool kept;
+    pthread_t keeper;
+    pthread_mutex_t turn; /* held by whoever works on the task: its caller, or its keeper */
+    int keeper_stop;      /* an eventfd */
+
     /* Shared with whatever thread releases a batch. */
     pthread_mutex_t lock;
     fby_batch *free_batches;
@@ -156,10 +162,13 @@ struct fby_task {
 
 /* --- task.c --- */
 
-/* Asks the task's server to open it: at its beginning, or where `state` says. */
-int fby_task_ask(fby_task *task, const fby_state_head *state, fby_error *error);
+/* Asks the task's server to open it: at its beginning, or where `state` says. `again`: it was open, and goes
+ * on by itself. */
+int fby_task_ask(fby_task *task, const fby_state_head *state, bool again, fby_error *error);
 /* What came as an answer. 1: the task is open; 0: how far it is; or a status. */
 int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *done, fby_error *error);
+/* Whether the server's process, or its end of the connection, is gone. */
+bool fby_task_server_gone(const fby_task *task);
 /* Remembers a failure for good: every further call repeats it. */
 int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *error);
 
@@ -183,6 +192,15 @@ fby_state_head *fby_had_state(fby_task *task);
 int fby_task_lose(fby_task *task, fby_error *error);
 /* Looks for it until the deadline. 0: the task goes on. FBY_ETIMEDOUT and FBY_EINTR: call again. */
 int fby_task_tie(fby_task *task, uint64_t deadline_ns, fby_error *error);
+
+/* --- keeper.c --- */
+
+/* Where the task is one of several ranks and outlives its server. */
+int fby_keeper_start(fby_task *task, fby_error *error);
+void fby_keeper_stop(fby_task *task);
+/* Around all that a caller does with a task. FBY_ETIMEDOUT: its keeper is at work. */
+int fby_turn_begin(fby_task *task, uint64_t deadline_ns, fby_error *error);
+void fby_turn_end(fby_task *task);
 
 /* --- batch.c --- */
 

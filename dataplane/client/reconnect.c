@@ -5,7 +5,8 @@
  *                                       +------------- it is gone as well ---------+
  *
  * The task is opened again by its own state: what the caller had is behind it, what it didn't get comes anew.
- * All happens within calls of fby_task_next, each until its deadline: there is no thread that does it. */
+ * All happens within calls of fby_task_next, each until its deadline. One of several ranks is only opened
+ * once all of them have asked, and its keeper looks for servers too. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,10 +61,7 @@ int fby_task_lose(fby_task *task, fby_error *error)
         fby_batch_drop(task->assembling, false);
         task->assembling = NULL;
     }
-    /* Ranks train in step: one that got its batch before the loss comes here only after another had its own,
-     * for which all would have to be here. */
-    if (!task->address.reconnect_ms || task->ranks > 1)
-        return fby_task_fail(task, FBY_ELOST, &task->lost, error);
+    if (!task->address.reconnect_ms) return fby_task_fail(task, FBY_ELOST, &task->lost, error);
     fby_connection_close(&task->connection);
     task->tie = FBY_TIE_LOST;
     task->lost_ns = fby_now_ns();
@@ -94,11 +92,24 @@ static bool is_passing(int status)
     return status == FBY_ELOST || status == FBY_ETIMEDOUT || status == FBY_EIO || status == FBY_EINTR;
 }
 
+static bool is_late(const fby_task *task)
+{
+    return fby_now_ns() - task->lost_ns > (uint64_t)task->address.reconnect_ms * MILLISECOND;
+}
+
+static int ranks_missing(fby_task *task, fby_error *error)
+{
+    fby_error why = FBY_ERROR_INIT;
+    fby_fail(&why, FBY_ELOST, "of its %u ranks not all came to the next server within %g s", task->ranks,
+             task->address.reconnect_ms * 1e-3);
+    return give_up(task, &why, error);
+}
+
 /* One look for a server; where there is one, it is asked to go on with the task. */
 static int look(fby_task *task, uint64_t deadline, fby_error *error)
 {
     uint64_t now = fby_now_ns();
-    bool late = now - task->lost_ns > (uint64_t)task->address.reconnect_ms * MILLISECOND;
+    bool late = is_late(task);
     if (task->address.starts && !try_note(task, now)) return too_often(task, error);
     fby_error why = FBY_ERROR_INIT;
     int status = fby_connection_dial(&task->connection, &task->address,
@@ -106,8 +117,8 @@ static int look(fby_task *task, uint64_t deadline, fby_error *error)
     if (!status && !task->address.starts && !try_note(task, now)) return too_often(task, error);
     if (!status) {
         fby_state_head *state = fby_had_state(task);
-        status =
-            state ? fby_task_ask(task, state, &why) : fby_fail(&why, FBY_ENOMEM, "no memory for its state");
+        status = state ? fby_task_ask(task, state, true, &why)
+                       : fby_fail(&why, FBY_ENOMEM, "no memory for its state");
         free(state);
     }
     if (!status) {
@@ -127,7 +138,10 @@ static int opening_wait(fby_task *task, uint64_t deadline, fby_error *error)
     fby_error why = FBY_ERROR_INIT;
     uint64_t found, done;
     int status = fby_task_answer(task, timeout, &found, &done, &why);
-    if (status == 0) return 0;
+    if (status == 0) {
+        task->lost_ns = now; /* somebody works on it */
+        return 0;
+    }
     if (status == 1) {
         task->tie = FBY_TIE_HELD;
         return 0;
@@ -136,6 +150,7 @@ static int opening_wait(fby_task *task, uint64_t deadline, fby_error *error)
         if (error) *error = why;
         return status;
     }
+    if (status == FBY_ETIMEDOUT && task->ranks > 1 && is_late(task)) return ranks_missing(task, error);
     if (status == FBY_ETIMEDOUT) return fby_now_ns() < deadline ? 0 : timed_out(task, error);
     if (status != FBY_ELOST) return give_up(task, &why, error);
     fby_connection_close(&task->connection);

@@ -91,7 +91,9 @@ int fby_task_state(fby_task *task, void **state, size_t *bytes, fby_error *error
     *bytes = 0;
     int status = fby_fork_check(task->fork_generation, error);
     if (status) return status;
+    fby_turn_begin(task, UINT64_MAX, NULL);
     fby_state_head *made = fby_had_state(task);
+    fby_turn_end(task);
     if (!made) return fby_fail(error, FBY_ENOMEM, "no memory for the state of a task");
     *state = made;
     *bytes = made->bytes;

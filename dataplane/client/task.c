@@ -78,12 +78,13 @@ static int state_memfd(const fby_state_head *state, fby_error *error)
     return fd;
 }
 
-int fby_task_ask(fby_task *task, const fby_state_head *state, fby_error *error)
+int fby_task_ask(fby_task *task, const fby_state_head *state, bool again, fby_error *error)
 {
     fby_open message = {.name_bytes = (uint32_t)strlen(task->name),
                         .base_bytes = (uint32_t)strlen(task->base),
                         .spec_bytes = (uint32_t)strlen(task->spec),
-                        .rank = task->rank};
+                        .rank = task->rank,
+                        .again = again};
     message.head =
         fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes + message.spec_bytes);
     struct iovec parts[] = {{&message, sizeof message},
@@ -247,12 +248,23 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     return 0;
 }
 
+/* What TASK_FAILED says, in a message of `bytes`; false where it isn't one. */
+static bool failure_read(const fby_failed *failed, int64_t bytes, fby_error *why)
+{
+    if (failed->head.type != FBY_MESSAGE_TASK_FAILED || (size_t)bytes < sizeof *failed || failed->code >= 0)
+        return false;
+    fby_fail(why, failed->code, "%.*s", (int)((size_t)bytes - sizeof *failed), (const char *)(failed + 1));
+    why->sample = failed->sample;
+    return true;
+}
+
 int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *done, fby_error *error)
 {
     union {
         fby_message head;
         fby_opened opened;
         fby_progress_message progress;
+        fby_failed failed;
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
     } answer;
     int fds[FBY_FDPASS_MOST], fd_count = FBY_FDPASS_MOST;
@@ -265,6 +277,11 @@ int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *d
         return status ? status : 1;
     }
     for (int i = 0; i < fd_count; i++) close(fds[i]);
+    fby_error why = FBY_ERROR_INIT;
+    if (failure_read(&answer.failed, got, &why)) { /* another rank, before all were there */
+        if (error) *error = why;
+        return why.code;
+    }
     if (answer.head.type != FBY_MESSAGE_PROGRESS || got != sizeof answer.progress)
         return fby_fail(error, FBY_EPROTO, "the server answered the opening of a task with message %u",
                         answer.head.type);
@@ -355,10 +372,11 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
     status = request_set(task, &options, error);
     if (!status) status = state_copy(&state, &options, error);
     if (!status) status = task_connect(task, error);
-    if (!status) status = fby_task_ask(task, state, error);
+    if (!status) status = fby_task_ask(task, state, false, error);
     FBY_CRASH_POINT("client: open sent");
     if (!status) status = opened_wait(task, &options, error);
     if (!status) status = fby_had_begin(task, state, error);
+    if (!status) status = fby_keeper_start(task, error);
     free(state);
     if (status) {
         fby_connection_close(&task->connection);
@@ -380,6 +398,7 @@ void fby_task_close(fby_task **handle)
         fby_connection_close(&task->connection);
         return;
     }
+    fby_keeper_stop(task);
     if (task->assembling) {
         fby_batch_drop(task->assembling, false);
         task->assembling = NULL;
@@ -451,16 +470,6 @@ int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *e
     task->failure.code = status;
     if (error) *error = task->failure;
     return status;
-}
-
-/* What TASK_FAILED says, in a message of `bytes`; false where it isn't one. */
-static bool failure_read(const fby_failed *failed, int64_t bytes, fby_error *why)
-{
-    if (failed->head.type != FBY_MESSAGE_TASK_FAILED || (size_t)bytes < sizeof *failed || failed->code >= 0)
-        return false;
-    fby_fail(why, failed->code, "%.*s", (int)((size_t)bytes - sizeof *failed), (const char *)(failed + 1));
-    why->sample = failed->sample;
-    return true;
 }
 
 /* The descriptor said that the task failed: the reason was sent before. FBY_ELOST isn't for good. */
@@ -730,7 +739,7 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
     return 0;
 }
 
-static bool server_gone(const fby_task *task)
+bool fby_task_server_gone(const fby_task *task)
 {
     struct pollfd entry = {task->connection.socket, POLLIN, 0};
     if (fby_peer_ended(&task->connection.peer)) return true;
@@ -746,16 +755,15 @@ static int timed_out(const fby_task *task, int64_t timeout_ns, fby_error *error)
                     task->info.batch, (unsigned long long)task->epoch);
 }
 
-int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error)
+static int batch_wait(fby_task *task, int64_t timeout_ns, uint64_t deadline, fby_batch **out,
+                      fby_error *error)
 {
-    *out = NULL;
-    int status = fby_fork_check(task->fork_generation, error);
-    if (status) return status;
+    int status;
+    if (task->ended) return fby_fail(error, FBY_EEND, "the last epoch is over");
     if (task->failure.code) {
         if (error) *error = task->failure;
         return task->failure.code;
     }
-    if (task->ended) return fby_fail(error, FBY_EEND, "the last epoch is over");
 
     pthread_mutex_lock(&task->lock);
     uint32_t held = task->held;
@@ -765,7 +773,6 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
                         "all %u batches of the window are held, so no further one can come: release a batch "
                         "first, copy what must be kept, or raise `window`",
                         task->info.window);
-    uint64_t deadline = timeout_ns >= 0 ? fby_now_ns() + (uint64_t)timeout_ns : UINT64_MAX;
     task->wait_until = deadline;
     for (;;) {
         bool gone = false;
@@ -801,7 +808,7 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
             fby_wait_delivery(task->stream->down.base, task->stream->up.base, seen, task->spin_ns, until);
         FBY_CRASH_POINT("client: waited");
         if (result == FBY_WAIT_READY) continue;
-        if (server_gone(task)) {
+        if (fby_task_server_gone(task)) {
             /* What it delivered before its end still counts. */
             status = batch_take(task, out, error);
             if (status > 0) return 0;
@@ -813,6 +820,19 @@ int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error
         if (result == FBY_WAIT_INTERRUPTED)
             return fby_fail(error, FBY_EINTR, "a signal arrived while waiting for a batch");
     }
+}
+
+int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error)
+{
+    *out = NULL;
+    int status = fby_fork_check(task->fork_generation, error);
+    if (status) return status;
+    uint64_t deadline = timeout_ns >= 0 ? fby_now_ns() + (uint64_t)timeout_ns : UINT64_MAX;
+    status = fby_turn_begin(task, deadline, error);
+    if (status) return status;
+    status = batch_wait(task, timeout_ns, deadline, out, error);
+    fby_turn_end(task);
+    return status;
 }
 
 /* The epoch of the last batch ends here; the server knows, or will be told with the state. */
@@ -842,10 +862,8 @@ static int abandon_alone(fby_task *task, fby_error *error)
     return epoch_leave(task, task->epoch + 1, error);
 }
 
-int fby_task_abandon(fby_task *task, fby_error *error)
+static int epoch_abandon(fby_task *task, fby_error *error)
 {
-    int status = fby_fork_check(task->fork_generation, error);
-    if (status) return status;
     if (task->failure.code) {
         if (error) *error = task->failure;
         return task->failure.code;
@@ -855,7 +873,7 @@ int fby_task_abandon(fby_task *task, fby_error *error)
     /* Of several ranks the others go on with it: what still comes of it is given back unseen. */
     if (task->ranks > 1) return epoch_leave(task, task->epoch + 1, error);
     fby_epoch_message message = {fby_message_head(FBY_MESSAGE_ABANDON, 0), task->epoch};
-    status = fby_connection_send(&task->connection, &message, sizeof message, error);
+    int status = fby_connection_send(&task->connection, &message, sizeof message, error);
     if (status == FBY_ELOST) return abandon_alone(task, error);
     if (status) return status;
     segment_answer answer;
@@ -883,4 +901,14 @@ int fby_task_abandon(fby_task *task, fby_error *error)
     if (answer.epoch.head.type != FBY_MESSAGE_ABANDONED || got != sizeof answer.epoch)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");
     return epoch_leave(task, answer.epoch.epoch, error);
+}
+
+int fby_task_abandon(fby_task *task, fby_error *error)
+{
+    int status = fby_fork_check(task->fork_generation, error);
+    if (!status) status = fby_turn_begin(task, UINT64_MAX, error);
+    if (status) return status;
+    status = epoch_abandon(task, error);
+    fby_turn_end(task);
+    return status;
 }

@@ -89,8 +89,11 @@ typedef struct fby_open {
     fby_message head;
     uint32_t name_bytes, base_bytes, spec_bytes;
     uint32_t rank;
+    /* 1: a task whose server is lost goes on by itself. Of several ranks, OPENED comes once all are there. */
+    uint32_t again;
+    uint32_t reserved;
 } fby_open;
-static_assert(sizeof(fby_open) == 32, "protocol");
+static_assert(sizeof(fby_open) == 40, "protocol");
 
 typedef struct fby_progress_message {
     fby_message head;

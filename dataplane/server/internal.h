@@ -122,6 +122,8 @@ struct fby_crew {
     fby_subscription *of[]; /* by rank */
 };
 
+/* Whether all ranks are there, or were. */
+bool fby_crew_is_whole(const fby_crew *crew);
 /* One of a crew has failed, or left too early: so do the others, for `why`. */
 void fby_crew_break(fby_subscription *task, const fby_error *why);
 
@@ -311,6 +313,8 @@ struct fby_subscription {
     uint64_t *subset;            /* NULL: all ids */
     fby_task_identity described; /* what tells its states from another task's */
     fby_state_head *resumed;     /* where it goes on; NULL: at the beginning */
+    bool again;                  /* its server was lost, and it goes on by itself */
+    bool opened_due;             /* its client waits for OPENED */
     fby_region down, up;
     int event_fd, classes_fd;
     uint64_t reserved_bytes;
@@ -429,6 +433,7 @@ struct fby_setup_job {
     char *name, *base, *text;
     size_t text_bytes;
     uint32_t rank;
+    bool again;             /* its client goes on by itself */
     int state_fd;           /* the state that the task goes on with; -1: none */
     uint32_t cancelled;     /* atomic: the conductor's wish */
     uint64_t found, done;   /* atomic: progress */

@@ -106,6 +106,7 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes, i
     job->kind = SETUP_OPEN;
     job->session = session->number;
     job->rank = open->rank;
+    job->again = open->again;
     job->state_fd = *state_fd;
     *state_fd = -1;
     job->name = text_copy(&at, open->name_bytes);
@@ -320,10 +321,11 @@ void fby_session_close(fby_session *session, const char *why)
     fby_server_cpus_update(server);
 }
 
-/* Its memory is there: the task begins. */
-static void task_begin(fby_session *session, fby_subscription *task)
+static void opened_send(fby_session *session)
 {
     fby_server *server = session->server;
+    fby_subscription *task = session->task;
+    task->opened_due = false;
     const fby_branch_info *branch = &task->branch;
     fby_opened opened = {.head = fby_message_head(FBY_MESSAGE_OPENED, 0),
                          .dataset = fby_dataset_count(task->source->dataset),
@@ -354,11 +356,6 @@ static void task_begin(fby_session *session, fby_subscription *task)
     fby_engine_stats stats;
     fby_engine_get_stats(server->engine, &stats);
     if (fby_cpus_count(&session->cpus) > stats.workers) opened.spin_ns = 20000;
-    task->session = session;
-    session->task = task;
-    task->number = server->next_number++;
-    task->next = server->tasks;
-    server->tasks = task;
     FBY_CRASH_POINT("before opened is sent");
     int fds[FBY_OPENED_FDS + 1] = {task->down.fd, task->up.fd, task->event_fd, task->classes_fd};
     if (message_send(session, &opened, sizeof opened, NULL, 0, fds, FBY_OPENED_FDS + (opened.classes > 0)))
@@ -373,6 +370,34 @@ static void task_begin(fby_session *session, fby_subscription *task)
                    (unsigned long long)task->number, task->spec->name, (int)session->peer.pid,
                    (unsigned long long)opened.samples, (unsigned long long)opened.batches,
                    (double)task->shared_bytes / (1 << 20));
+}
+
+static void crew_opened_send(const fby_crew *crew)
+{
+    fby_session *due[FBY_SAMPLER_RANKS];
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < crew->ranks; rank++)
+        if (crew->of[rank] && crew->of[rank]->opened_due) due[count++] = crew->of[rank]->session;
+    /* A client that is gone takes the crew with it; sessions stay until the round's end. */
+    for (uint32_t i = 0; i < count; i++)
+        if (due[i]->task && due[i]->task->opened_due) opened_send(due[i]);
+}
+
+/* Its memory is there: the task begins. Ranks that go on by themselves are told once all of them are there:
+ * until then each may give up, and look for another server if this one is lost too. */
+static void task_begin(fby_session *session, fby_subscription *task)
+{
+    fby_server *server = session->server;
+    task->session = session;
+    session->task = task;
+    task->number = server->next_number++;
+    task->next = server->tasks;
+    server->tasks = task;
+    task->opened_due = true;
+    if (!task->again)
+        opened_send(session);
+    else if (fby_crew_is_whole(task->crew))
+        crew_opened_send(task->crew);
 }
 
 bool fby_session_opened(fby_session *session, fby_setup_job *job)

@@ -214,13 +214,13 @@ static int rings_make(fby_subscription *task, fby_error *error)
 }
 
 /* Ranks belong together whose clients hand in the same spec, under the same name, from the same folder; and,
- * where they go on from states, that were together when those were saved. */
+ * where they go on from states, that were together when those were saved, or when their server was lost. */
 static fby_digest identity_of(const fby_setup_job *job, const fby_subscription *task)
 {
-    const uint64_t parts[] = {XXH3_64bits(job->name, strlen(job->name)),
-                              XXH3_64bits(job->base, strlen(job->base)),
-                              XXH3_64bits(job->text, job->text_bytes), task->resumed != NULL,
-                              task->resumed ? task->resumed->identity.crew : 0};
+    const uint64_t parts[] = {
+        XXH3_64bits(job->name, strlen(job->name)),        XXH3_64bits(job->base, strlen(job->base)),
+        XXH3_64bits(job->text, job->text_bytes),          task->resumed != NULL,
+        task->resumed ? task->resumed->identity.crew : 0, task->again};
     XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
     return (fby_digest){hash.high64, hash.low64};
 }
@@ -309,6 +309,7 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
         status = fby_fail(error, FBY_EINVAL, "%s: this is rank %u of a task of %u: ranks are counted from 0",
                           spec->name, job->rank, spec->ranks);
     task->rank = job->rank;
+    task->again = job->again;
     if (!status) status = source_open(server, task, job, error);
     if (status) return status;
     const fby_spec *specs[] = {spec};

@@ -447,6 +447,11 @@ static void crew_leave(fby_source *source, fby_subscription *task)
     free(crew);
 }
 
+bool fby_crew_is_whole(const fby_crew *crew)
+{
+    return crew->present + crew->done >= crew->ranks;
+}
+
 void fby_crew_break(fby_subscription *task, const fby_error *why)
 {
     fby_crew *crew = task->crew;
@@ -700,7 +705,7 @@ bool fby_subscription_able(fby_subscription *task)
 /* Whether every rank that still needs something can take a draw. */
 static bool crew_able(const fby_crew *crew)
 {
-    if (crew->broken || crew->present + crew->done < crew->ranks) return false;
+    if (crew->broken || !fby_crew_is_whole(crew)) return false;
     bool any = false;
     for (uint32_t rank = 0; rank < crew->ranks; rank++) {
         fby_subscription *task = crew->of[rank];

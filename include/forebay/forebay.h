@@ -162,8 +162,9 @@ FBY_API const char *fby_task_class(const fby_task *task, uint32_t label);
  *
  * A server that is gone is noticed within a second. The task then goes on with the next one, within the same
  * call: a client of an embedded server starts it, another waits for it (reconnect_ms), at most five times a
- * minute. Nothing is lost and nothing comes twice; batches that are held stay readable. One of several ranks
- * gets FBY_ELOST instead: all of them open the task again, from their states. Such a call may take longer
+ * minute. Nothing is lost and nothing comes twice; batches that are held stay readable. Several ranks go on
+ * once all of them have come to the next server, each by a thread that it has for this: whichever of them
+ * wait for a batch then. Such a call may take longer
  * than its timeout, by what it takes a server to start or to answer a greeting. */
 FBY_API int fby_task_next(fby_task *task, int64_t timeout_ns, fby_batch **out, fby_error *error);
 

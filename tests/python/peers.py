@@ -73,7 +73,7 @@ class Hostile:
 
     def open_message(self, text, base="/"):
         parts = [b"hostile", base.encode(), text.encode()]
-        return head(OPEN, sum(map(len, parts))) + struct.pack("<4I", *map(len, parts), 0) + b"".join(parts)
+        return head(OPEN, sum(map(len, parts))) + struct.pack("<6I", *map(len, parts), 0, 0, 0) + b"".join(parts)
 
     def open(self, text, fds=()):
         """`fds`: what comes with the message: a state, or what isn't one."""

@@ -314,7 +314,7 @@ def test_lengths_that_do_not_fit_end_the_connection(served):
     server, layout_hash, text = served
     good = Hostile.open_message(None, text)
     wrong = [good[:-1], good + b"x", good[:16], good[:31],
-             head(OPEN, 2) + struct.pack("<4I", 0xFFFFFFFF, 2, 1, 0) + b"ab", head(OPEN, 9000) + struct.pack("<4I", 4500, 4500, 0, 0) + b"a" * 9000,
+             head(OPEN, 2) + struct.pack("<6I", 0xFFFFFFFF, 2, 1, 0, 0, 0) + b"ab", head(OPEN, 9000) + struct.pack("<6I", 4500, 4500, 0, 0, 0, 0) + b"a" * 9000,
              head(ABANDON), head(ABANDON) + b"1234567", head(STATUS) + b"x", head(SEGMENT_ASK), head(SEGMENT_ASK) + b"1234567",
              head(BLOCKS) + b"x", head(STATUS, version=2), head(STATUS, magic=1), b"x" * 100000, b""]
     for message in wrong:

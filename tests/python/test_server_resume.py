@@ -278,13 +278,13 @@ def test_ranks_out_of_step_are_refused(hundred, tmp_path):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_ranks_whose_server_dies_go_on_from_their_states(hundred, tmp_path, order):
-    """Two jobs of one spec at a time, whose ranks find each other again and not the other job's."""
+    """Told not to wait for another: two jobs of one spec at a time, whose ranks find each other again and not the other job's."""
     spec = write_spec(tmp_path / "s.yaml", hundred, order=order, epochs=3, ranks=2)
     with Standing(tmp_path / "server") as standing:
         with Ranks(spec, standing, 2) as ranks:
             expected = ranks.steps()
         taken = {}
-        with Ranks(spec, standing, 2, reconnect=30) as one, Ranks(spec, standing, 2, reconnect=30) as two:
+        with Ranks(spec, standing, 2, reconnect=0) as one, Ranks(spec, standing, 2, reconnect=0) as two:
             for name, ranks, ahead in (("one", one, 11), ("two", two, 4)):
                 taken[name] = ranks.steps(ahead)
             standing.kill()
@@ -429,6 +429,98 @@ def test_a_running_client_does_not_notice_that_servers_die(hundred, tmp_path, or
         epochs_are_whole(taken, 4)
         if order != "shared":
             assert content(taken) == content(expected)
+
+
+@pytest.mark.parametrize("life", range(int(os.environ.get("FOREBAY_TEST_SCALE", "1"))))
+@pytest.mark.parametrize("order", ORDERS)
+def test_ranks_do_not_notice_that_servers_die(hundred, tmp_path, order, life):
+    """Killed at random moments of a step: before it, or when some ranks have their batch and won't ask for another until all do."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, order=order, epochs=4, ranks=3)
+    random.seed(f"{order}, {life}")
+    with Standing(tmp_path / "server") as standing:
+        with Ranks(spec, standing) as ranks:
+            expected = ranks.steps()
+        with Ranks(spec, standing, reconnect=30) as ranks:
+            taken, deaths = [], random.sample(range(len(expected)), 5)
+            while len(taken) < len(expected):
+                answers = {}
+                if len(taken) in deaths:
+                    first = random.sample(range(3), random.randrange(4))
+                    for rank in first:
+                        answers[rank] = ranks.probes[rank].ask("next 60000")
+                    waiting = [rank for rank in range(3) if rank not in first and random.random() < 0.5]
+                    for rank in waiting:  # these may wait already when it dies, or have got theirs just before
+                        ranks.probes[rank].send("next 60000")
+                    time.sleep(random.random() * 0.01)
+                    standing.kill()
+                    standing.start()
+                    answers.update((rank, ranks.probes[rank].read()) for rank in waiting)
+                rest = [rank for rank in range(3) if rank not in answers]
+                for rank in rest:
+                    ranks.probes[rank].send("next 60000")
+                answers.update((rank, ranks.probes[rank].read()) for rank in rest)
+                assert all("batch" in answer for answer in answers.values()), answers
+                taken.append([answers[rank] for rank in range(3)])
+                for rank, answer in answers.items():
+                    assert ranks.probes[rank].ask(f"hash {answer['batch']}")["hash"] == answer["hash"]
+                    ranks.probes[rank].ask(f"release {answer['batch']}")
+            assert {answer["error"] for answer in ranks.step()} == {EEND}
+        assert [places(answers) for answers in taken] == [places(answers) for answers in expected]
+        parts_are_right(taken, 4, order)
+        if order != "shared":
+            assert by_rank(taken) == by_rank(expected)
+        assert standing.server.status()["audit"]["sound"]
+
+
+def test_ranks_of_two_jobs_find_their_own(hundred, tmp_path):
+    """Of one spec, at different places of it; the server that comes in between dies as soon as some have asked it."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, order="strict", epochs=3, ranks=2)
+    with Standing(tmp_path / "server") as standing:
+        with Ranks(spec, standing, 2) as ranks:
+            expected = ranks.steps()
+        with Ranks(spec, standing, 2, reconnect=30) as one, Ranks(spec, standing, 2, reconnect=30) as two:
+            taken = [one.steps(9), two.steps(2)]
+            standing.kill()
+            one.probes[1].process.send_signal(signal.SIGSTOP)
+            standing.start()
+            time.sleep(0.3)
+            standing.kill()
+            standing.start()
+            one.probes[1].process.send_signal(signal.SIGCONT)
+            for ranks, before in zip((one, two), taken):
+                assert by_rank(before + ranks.steps()) == by_rank(expected)
+
+
+def test_ranks_wait_for_each_other_and_not_for_ever(hundred, tmp_path):
+    """One dies with the server: the others are told so, and who doesn't wait that long is told the time."""
+    spec = write_spec(tmp_path / "s.yaml", hundred, epochs=None, ranks=3)
+    with Standing(tmp_path / "server") as standing, Ranks(spec, standing, reconnect=2) as ranks:
+        ranks.steps(3)
+        pid = standing.server.pid
+        standing.kill()
+        ranks.probes[2].kill()
+        standing.start()
+        answers = [probe.batches()[-1] for probe in ranks.probes[:2]]
+        for answer in answers:
+            assert (answer["error"], answer["pid"]) == (ELOST, pid), answer
+        assert any("of its 3 ranks not all came to the next server within 2 s" in answer["text"] for answer in answers), answers
+        states = ranks.probes[0].ask(f"state {tmp_path / 'state'}")
+        assert states["state"] > 0, "it can still be had"
+
+
+@pytest.mark.parametrize("order", ["shared", "strict"])
+def test_ranks_start_an_embedded_server_again(hundred, tmp_path, order):
+    spec = write_spec(tmp_path / "s.yaml", hundred, order=order, epochs=3, ranks=2)
+    with Ranks(spec, None, 2, reconnect=30) as ranks:
+        taken = []
+        for _ in range(3):
+            taken += ranks.steps(5)
+            taken.append([ranks.probes[0].ask("next 60000")])
+            os.kill(ranks.probes[0].ask("status")["pid"], signal.SIGKILL)
+            taken[-1].append(ranks.probes[1].ask("next 60000"))
+        taken += ranks.steps()
+        parts_are_right(taken, 3, order)
+        assert all(len({(b["epoch"], b["index"]) for b in answers}) == 1 for answers in taken)
 
 
 def test_a_wait_goes_on_when_the_server_comes_back(hundred, tmp_path):
