@@ -12,13 +12,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
 #include "ringbuf/wait.h"
 
 /* While a server is lost, and while one that tells nothing of its end is there. */
-enum { LOOK_AGAIN_MS = 50, LOOK_AFTER_MS = 400 };
+enum { LOOK_AGAIN_MS = 50, LOOK_AFTER_MS = 400, TURN_AGAIN_NS = 1000 * 1000 };
 
 int fby_turn_begin(fby_task *task, uint64_t deadline_ns, fby_error *error)
 {
@@ -27,9 +28,14 @@ int fby_turn_begin(fby_task *task, uint64_t deadline_ns, fby_error *error)
         pthread_mutex_lock(&task->turn);
         return 0;
     }
-    const struct timespec until = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};
-    if (!pthread_mutex_clocklock(&task->turn, CLOCK_MONOTONIC, &until)) return 0;
-    return fby_fail(error, FBY_ETIMEDOUT, "no batch yet: the server is gone, and its successor isn't ready");
+    /* A keeper has it for a look at a time, while a server is lost. */
+    while (pthread_mutex_trylock(&task->turn)) {
+        if (fby_now_ns() >= deadline_ns)
+            return fby_fail(error, FBY_ETIMEDOUT,
+                            "no batch yet: the server is gone, and its successor isn't ready");
+        nanosleep(&(struct timespec){0, TURN_AGAIN_NS}, NULL);
+    }
+    return 0;
 }
 
 void fby_turn_end(fby_task *task)
