@@ -352,9 +352,11 @@ static void row_write(fby_resampler *it, const fby_sink *sink, fby_vertical_row 
     const fby_kernels *kernels = it->kernels;
     size_t w = it->job.out_w, h = it->job.out_h, element = fby_dtype_bytes(sink->dtype);
     size_t channel_bytes = it->groups * FBY_GROUP_BYTES, plane = it->groups * FBY_GROUP;
+    int channels = sink->gray ? 1 : 3;
+    bool planar = sink->gray || sink->layout == FBY_CHW;
 
-    if (sink->layout == FBY_CHW && sink->exact_by_multiplication) {
-        for (int channel = 0; channel < 3; channel++) {
+    if (planar && sink->exact_by_multiplication) {
+        for (int channel = 0; channel < channels; channel++) {
             kernels->vertical_floats(&row, sink, channel, w, out + (channel * h + y) * w * element);
             row.pairs += channel_bytes;
         }
@@ -362,9 +364,9 @@ static void row_write(fby_resampler *it, const fby_sink *sink, fby_vertical_row 
     }
 
     uint8_t *planes = it->line.data, *rgb = planes + 3 * plane;
-    kernels->vertical_bytes(&row, 3 * it->groups, planes);
-    if (sink->layout == FBY_CHW) {
-        for (int channel = 0; channel < 3; channel++) {
+    kernels->vertical_bytes(&row, (size_t)channels * it->groups, planes);
+    if (planar) {
+        for (int channel = 0; channel < channels; channel++) {
             char *to = out + (channel * h + y) * w * element;
             kernels->convert_plane(sink, channel, planes + channel * plane, w, to);
         }

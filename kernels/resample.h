@@ -32,6 +32,7 @@ typedef struct fby_sink {
     /* f32, f16, bf16: false: v / 255 where `unit`, else v; true: (v / 255 - mean) / std in float32. */
     bool normalize;
     bool unit;
+    bool gray; /* the picture's channels are equal: one is written, its mean and std are the first */
     float mean[3], std[3];
     /* Filled by fby_sink_prepare: the exact value of each level, and what the vector tiers need. */
     float table[3][256];
@@ -73,8 +74,8 @@ int fby_resample_begin(fby_resampler *resampler, const fby_resample_job *job);
  * Rows need not stay after the call. A multiple of 8, but for the last, is fastest: fewer are copied until 8
  * are there. */
 void fby_resample_rows(fby_resampler *resampler, const uint8_t *rgb, size_t stride, uint32_t count);
-/* After in_h rows: writes the picture. out: out_h x out_w x 3 elements in the sink's layout, 64 bytes past
- * its end untouched. */
+/* After in_h rows: writes the picture. out: out_h x out_w x 3 elements, or x 1 where gray, in the sink's
+ * layout, 64 bytes past its end untouched. */
 void fby_resample_finish(fby_resampler *resampler, const fby_sink *sink, void *out);
 
 #endif

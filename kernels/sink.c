@@ -70,11 +70,14 @@ void fby_sink_write_with(const fby_sink *sink, const fby_kernels *kernels, const
 {
     size_t element = fby_dtype_bytes(sink->dtype), width = w, height = h;
     uint8_t planes[3 * CHUNK], mirrored[3 * CHUNK];
+    size_t channels = sink->gray ? 1 : 3;
+    bool together =
+        sink->layout == FBY_HWC && !sink->gray; /* one channel alone is a plane in either layout */
     char *to = out;
 
     for (size_t row = 0; row < height; row++, rgb += stride) {
         size_t y = flip_vertical ? height - 1 - row : row;
-        if (sink->layout == FBY_HWC && !flip_horizontal) {
+        if (together && !flip_horizontal) {
             kernels->convert_rgb(sink, rgb, width, to + y * width * 3 * element);
             continue;
         }
@@ -83,12 +86,12 @@ void fby_sink_write_with(const fby_sink *sink, const fby_kernels *kernels, const
             size_t n = width - x < CHUNK ? width - x : CHUNK;
             size_t at = flip_horizontal ? width - x - n : x;
             kernels->planes_of_rgb(rgb + 3 * x, n, flip_horizontal, planes, CHUNK);
-            if (sink->layout == FBY_HWC) {
+            if (together) {
                 kernels->rgb_of_planes(planes, CHUNK, n, mirrored);
                 kernels->convert_rgb(sink, mirrored, n, to + (y * width + at) * 3 * element);
                 continue;
             }
-            for (size_t channel = 0; channel < 3; channel++) {
+            for (size_t channel = 0; channel < channels; channel++) {
                 char *plane = to + ((channel * height + y) * width + at) * element;
                 kernels->convert_plane(sink, (int)channel, planes + channel * CHUNK, n, plane);
             }

@@ -33,7 +33,7 @@ typedef enum fby_param_type {
     FBY_PARAM_SIZE,    /* uint32_t[2]: {w, h}, written as s for both, or [h, w] */
     FBY_PARAM_SHORTER, /* uint32_t[2]: {w, h}, written as [h, w]; or {0, s}, written as s: the shorter side */
     FBY_PARAM_CHOICE,  /* int32_t: index into choices */
-    FBY_PARAM_TRIPLE,  /* double[3] */
+    FBY_PARAM_TRIPLE,  /* double[3], written as list; or as v or [v], for all of them */
     FBY_PARAM_FACTOR,  /* double[2]: [low, high]; or f, for [max(0, 1 - f), 1 + f] */
     FBY_PARAM_SHIFT,   /* double[2]: [low, high]; or s, for [-s, s] */
     FBY_PARAM_SIDES,   /* uint32_t[4]: {left, top, right, bottom}, written as s for all of them,

@@ -7,9 +7,9 @@ typedef struct params {
 
 static const fby_param list[] = {
     {"mean", FBY_PARAM_TRIPLE, offsetof(params, mean), NULL, -1e6, 1e6, NULL,
-     "[red, green, blue], of values between 0 and 1"},
+     "[red, green, blue], of values between 0 and 1; or one for all channels"},
     {"std", FBY_PARAM_TRIPLE, offsetof(params, std), NULL, 0, 1e6, NULL,
-     "[red, green, blue], none of them 0"},
+     "[red, green, blue], none of them 0; or one for all channels"},
 };
 
 static const char *const presets[] = {"imagenet", "{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}",
@@ -34,6 +34,11 @@ static int infer(const void *p, fby_shape *shape, fby_error *error)
         return fby_fail(error, FBY_EINVAL, "the samples are finished; expected normalize before to");
     if (shape->normalized)
         return fby_fail(error, FBY_EINVAL, "the samples are normalized already; expected one normalize");
+    bool one = with->mean[0] == with->mean[1] && with->mean[0] == with->mean[2] &&
+               with->std[0] == with->std[1] && with->std[0] == with->std[2];
+    if (shape->channels == 1 && !one)
+        return fby_fail(error, FBY_EINVAL,
+                        "the samples have one channel, and mean or std three values; expected one of each");
     shape->normalized = true;
     for (int c = 0; c < 3; c++) {
         shape->mean[c] = (float)with->mean[c];

@@ -21,7 +21,8 @@ static int infer(const void *p, fby_shape *shape, fby_error *error)
     int status = fby_geometry_allowed("pad", shape, error);
     if (status) return status;
     uint32_t w, h;
-    fby_padding_infer(&with->padding, shape, &w, &h);
+    status = fby_padding_infer(&with->padding, shape, &w, &h, error);
+    if (status) return status;
     if (w > FBY_PICTURE_SIDE || h > FBY_PICTURE_SIDE)
         return fby_fail(error, FBY_EINVAL,
                         "the padded picture would be %u x %u; expected sides of at most %d", w, h,

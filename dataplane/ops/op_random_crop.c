@@ -31,7 +31,8 @@ static int infer(const void *p, fby_shape *shape, fby_error *error)
     int status = fby_geometry_allowed("random_crop", shape, error);
     if (status) return status;
     uint32_t w, h;
-    fby_padding_infer(&with->padding, shape, &w, &h);
+    status = fby_padding_infer(&with->padding, shape, &w, &h, error);
+    if (status) return status;
     if (!with->pad_if_needed && ((w && w < with->size[0]) || (h && h < with->size[1])))
         return fby_fail(
             error, FBY_EINVAL,

@@ -86,7 +86,8 @@ static int sink_make(fby_sink *sink, const fby_shape *shape)
     *sink = (fby_sink){.dtype = shape->dtype,
                        .layout = shape->layout,
                        .normalize = shape->normalized,
-                       .unit = shape->dtype != FBY_U8};
+                       .unit = shape->dtype != FBY_U8,
+                       .gray = shape->channels == 1};
     for (int c = 0; c < 3; c++) {
         sink->mean[c] = shape->mean[c];
         sink->std[c] = shape->normalized ? shape->std[c] : 1;
@@ -96,14 +97,16 @@ static int sink_make(fby_sink *sink, const fby_shape *shape)
 
 static fby_branch_info branch_info(const fby_shape *shape)
 {
-    fby_branch_info info = {.sample_bytes = (uint64_t)shape->w * shape->h * 3 * fby_dtype_bytes(shape->dtype),
+    uint32_t channels = shape->channels;
+    fby_branch_info info = {.sample_bytes =
+                                (uint64_t)shape->w * shape->h * channels * fby_dtype_bytes(shape->dtype),
                             .dtype = shape->dtype,
                             .layout = shape->layout,
                             .dimensions = 3};
     bool planes = shape->layout == FBY_CHW;
-    info.shape[0] = planes ? 3 : shape->h;
+    info.shape[0] = planes ? channels : shape->h;
     info.shape[1] = planes ? shape->h : shape->w;
-    info.shape[2] = planes ? shape->w : 3;
+    info.shape[2] = planes ? shape->w : channels;
     return info;
 }
 

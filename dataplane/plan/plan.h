@@ -17,7 +17,7 @@ typedef struct fby_scratch fby_scratch;
 typedef struct fby_branch_info {
     uint64_t sample_bytes;
     uint32_t dtype, layout;        /* fby_dtype, fby_layout */
-    uint32_t dimensions, shape[4]; /* outermost first: {3, h, w} or {h, w, 3} */
+    uint32_t dimensions, shape[4]; /* outermost first: {channels, h, w} or {h, w, channels} */
 } fby_branch_info;
 
 enum { FBY_PLAN_BRANCHES = 64 };

@@ -38,7 +38,10 @@ static int parse_reals(const context *with, const fby_param *param, const fby_ya
     const char *expected = count == 1 ? "a number" : count == 2 ? "[low, high]" : "[red, green, blue]";
     double *out = field(with, param);
     const fby_yaml_node *entry = node;
-    if (count > 1) {
+    bool triple = param->type == FBY_PARAM_TRIPLE;
+    if (triple && node->kind == FBY_YAML_LIST && node->count == 1) entry = node->first;
+    bool one = triple && entry->kind == FBY_YAML_SCALAR; /* for all three */
+    if (count > 1 && !one) {
         if (node->kind != FBY_YAML_LIST || node->count != count)
             return fby_spec_refuse(with->place, node->line, key, "%s; expected %s, each %s",
                                    node->kind == FBY_YAML_LIST
@@ -47,7 +50,7 @@ static int parse_reals(const context *with, const fby_param *param, const fby_ya
                                    expected, range);
         entry = node->first;
     }
-    for (uint32_t i = 0; i < count; i++, entry = entry->next) {
+    for (uint32_t i = 0; i < count; i++, entry = one ? entry : entry->next) {
         if (entry->kind != FBY_YAML_SCALAR || !fby_value_real(entry->text, &out[i]))
             return fby_spec_refuse(with->place, entry->line, key, "%s is not a number; expected %s, %s",
                                    fby_yaml_describe(entry, quoted, sizeof quoted), expected, range);

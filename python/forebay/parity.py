@@ -99,7 +99,7 @@ def _center_crop(image: Image.Image, params: Params, step: Step) -> Image.Image:
     w, h = _sides(params["size"])
     left, top = max(0, (w - image.width) // 2), max(0, (h - image.height) // 2)
     if w > image.width or h > image.height:
-        padded = Image.new("RGB", (max(w, image.width), max(h, image.height)))
+        padded = Image.new(image.mode, (max(w, image.width), max(h, image.height)))
         padded.paste(image, (left, top))
         image = padded
     x, y = round((image.width - w) / 2), round((image.height - h) / 2)
@@ -116,9 +116,10 @@ def _random_resized_crop(image: Image.Image, params: Params, step: Step) -> Imag
 def _padded(image: Image.Image, sides: Sequence[int], params: Params) -> Image.Image:
     left, top, right, bottom = sides
     if params["padding_mode"] == "constant":
-        return ImageOps.expand(image, border=(left, top, right, bottom), fill=tuple(params["fill"]))
+        return ImageOps.expand(image, border=(left, top, right, bottom), fill=tuple(params["fill"][:len(image.getbands())]))
     # As torchvision does it.
-    return Image.fromarray(np.pad(np.asarray(image), ((top, bottom), (left, right), (0, 0)), mode=params["padding_mode"]))
+    levels = np.asarray(image)
+    return Image.fromarray(np.pad(levels, ((top, bottom), (left, right), (0, 0))[:levels.ndim], mode=params["padding_mode"]))
 
 
 def _pad(image: Image.Image, params: Params, step: Step) -> Image.Image:
@@ -138,7 +139,8 @@ def _random_crop(image: Image.Image, params: Params, step: Step) -> Image.Image:
 
 
 def _grayscale(image: Image.Image, params: Params, step: Step) -> Image.Image:
-    return image.convert("L").convert("RGB")
+    gray = image.convert("L")
+    return gray if int(params["num_output_channels"]) == 1 else Image.merge("RGB", (gray, gray, gray))
 
 
 _ENHANCERS = {
@@ -151,6 +153,8 @@ _ENHANCERS = {
 def _color_jitter(image: Image.Image, params: Params, step: Step) -> Image.Image:
     for kind, factor in step["adjustments"]:
         if kind == "hue":
+            if image.mode == "L":
+                continue
             hue, saturation, value = image.convert("HSV").split()
             turned = np.asarray(hue) + np.int32(factor * 255).astype(np.uint8)
             image = Image.merge("HSV", (Image.fromarray(turned), saturation, value)).convert("RGB")
@@ -176,9 +180,15 @@ _PICTURE_OPS: Dict[str, Callable[[Image.Image, Params, Step], Image.Image]] = {
 }
 
 
+def _levels(image: Image.Image) -> Any:
+    """Height, width, channels."""
+    return np.asarray(image).reshape(image.height, image.width, -1)
+
+
 def _normalized(levels: Any, params: Params) -> Any:
     values = levels.astype(np.float32) / np.float32(255)
-    return (values - np.float32(params["mean"])) / np.float32(params["std"])
+    channels = levels.shape[2]
+    return (values - np.float32(params["mean"][:channels])) / np.float32(params["std"][:channels])
 
 
 def _bfloat16(values: Any) -> Any:
@@ -371,13 +381,13 @@ class Comparison:
                 self.rows[place].note = "Pillow has no such op"
                 return
             if name == "normalize":
-                value = _normalized(np.asarray(image), params)
+                value = _normalized(_levels(image), params)
             elif name == "to":
-                value = _finished(np.asarray(image) if value is None else value, params)
+                value = _finished(_levels(image) if value is None else value, params)
             if max(image.size) > SIDE_MOST:
                 continue
             ours = self._prefixes[place].run(data, sample, image.size)
-            self.rows[place].add(sample, ours, np.asarray(image) if value is None else value)
+            self.rows[place].add(sample, ours, _levels(image) if value is None else value)
         self.rows[-1].add(sample, served, value)
 
 

@@ -102,7 +102,7 @@ def name_and_parameters(entry):
     (name, value), = entry.items()
     if isinstance(value, dict):
         return name, value
-    lone = "p" if name.endswith("flip") else "padding" if name == "pad" else "size"
+    lone = "p" if name.endswith("flip") else {"pad": "padding", "grayscale": "num_output_channels"}.get(name, "size")
     return name, IMAGENET if value == "imagenet" else {lone: value}
 
 
@@ -136,7 +136,8 @@ def by_pillow(data, pipeline, steps):
         elif name == "random_crop":
             image = random_cropped(image, given, step)
         elif name == "grayscale":
-            image = Image.merge("RGB", [image.convert("L")] * 3)
+            gray = image.convert("L")
+            image = gray if given.get("num_output_channels", 3) == 1 else Image.merge("RGB", [gray] * 3)
         elif name == "color_jitter":
             for kind, factor in step.adjustments:
                 image = adjusted(image, kind, factor)
@@ -146,7 +147,7 @@ def by_pillow(data, pipeline, steps):
             dtype, layout = given.get("dtype", "f32"), given.get("layout", "chw")
         assert image.size == (step.w, step.h), name
     dtype = dtype or ("f32" if normalized else "u8")
-    pixels = numpy.asarray(image)
+    pixels = numpy.asarray(image).reshape(image.height, image.width, -1)
     if dtype != "u8":
         pixels = pixels.astype(numpy.float32) / numpy.float32(255)
         if normalized:
@@ -182,7 +183,7 @@ def center_cropped(image, size):
         top = (crop_h - h) // 2 if crop_h > h else 0
         right = (crop_w - w + 1) // 2 if crop_w > w else 0
         bottom = (crop_h - h + 1) // 2 if crop_h > h else 0
-        padded = Image.new("RGB", (w + left + right, h + top + bottom))
+        padded = Image.new(image.mode, (w + left + right, h + top + bottom))
         padded.paste(image, (left, top))
         image = padded
         w, h = image.size
@@ -200,8 +201,9 @@ def padded(image, padding, given):
     left, top, right, bottom = padding
     mode, fill = given.get("padding_mode", "constant"), given.get("fill", 0)
     if mode == "constant":
-        return ImageOps.expand(image, border=(left, top, right, bottom), fill=(fill,) * 3 if isinstance(fill, int) else tuple(fill))
-    return Image.fromarray(numpy.pad(numpy.asarray(image), ((top, bottom), (left, right), (0, 0)), mode))
+        return ImageOps.expand(image, border=(left, top, right, bottom), fill=(fill,) * len(image.getbands()) if isinstance(fill, int) else tuple(fill))
+    pixels = numpy.asarray(image)
+    return Image.fromarray(numpy.pad(pixels, ((top, bottom), (left, right), (0, 0))[:pixels.ndim], mode))
 
 
 def random_cropped(image, given, step):
@@ -220,6 +222,8 @@ def random_cropped(image, given, step):
 
 def adjusted(image, kind, factor):
     """torchvision's adjust_brightness, …_contrast, …_saturation and …_hue on a PIL picture, from their source."""
+    if kind == "hue" and image.mode == "L":
+        return image
     if kind != "hue":
         enhance = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contrast, "saturation": ImageEnhance.Color}[kind]
         return enhance(image).enhance(factor)

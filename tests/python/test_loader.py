@@ -13,6 +13,7 @@ import warnings
 
 import numpy
 import pytest
+from PIL import Image
 
 import forebay
 
@@ -512,6 +513,19 @@ def test_a_saved_loader_goes_on_in_another_process(open_loader, pictures, tmp_pa
     over.load_state_dict(end)
     with pytest.raises(forebay.EndError):
         next(iter(over))
+
+
+@pytest.mark.parametrize("layout, shape", [("chw", (1, 32, 32)), ("hwc", (32, 32, 1))])
+def test_one_channel(open_loader, pictures, layout, shape):
+    loader = open_loader(pipeline=["decode", {"grayscale": {"num_output_channels": 1}}, {"resize": {"size": [32, 32]}},
+                                   {"normalize": {"mean": [0.5], "std": [0.25]}}, {"to": {"layout": layout}}], order="sequential")
+    assert loader.shape == shape
+    batch = next(iter(loader))
+    images = numpy.asarray(batch.images)
+    assert images.shape == (50, *shape) and images.dtype == numpy.float32
+    with Image.open(sorted(pictures.glob("*/*"))[7]) as image:
+        gray = numpy.asarray(image.convert("RGB").convert("L").resize((32, 32), Image.Resampling.BILINEAR)).astype(numpy.float32)
+    assert numpy.array_equal(images[7].reshape(32, 32), (gray / numpy.float32(255) - numpy.float32(0.5)) / numpy.float32(0.25))
 
 
 def test_what_is_no_state_of_this_loader_is_refused_and_changes_nothing(open_loader):

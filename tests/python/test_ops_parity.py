@@ -14,6 +14,7 @@ ImageFile.MAXBLOCK = 1 << 22  # noise as a progressive JPEG is more than Pillow'
 
 TRAIN = ["decode", {"random_resized_crop": 224}, {"random_horizontal_flip": 0.5}, {"normalize": "imagenet"}]
 TEST = ["decode", {"resize": 256}, {"center_crop": 224}, {"normalize": "imagenet"}, {"to": {"layout": "hwc"}}]
+GRAY = {"grayscale": {"num_output_channels": 1}}
 PIPELINES = [
     TRAIN,
     TRAIN + [{"to": {"dtype": "f16"}}],
@@ -35,6 +36,14 @@ PIPELINES = [
     ["decode", {"random_horizontal_flip": 0.5}, {"random_crop": {"size": 40, "padding": 4, "padding_mode": "symmetric"}}, {"color_jitter": {"hue": 0.2}},
      {"to": {"dtype": "u8", "layout": "hwc"}}],
     ["decode", "grayscale", {"pad": {"padding": 7, "padding_mode": "edge"}}, {"center_crop": 350}],
+    ["decode", {"random_resized_crop": 96}, GRAY, {"random_horizontal_flip": 0.5}, {"normalize": {"mean": [0.5], "std": [0.25]}}],
+    ["decode", GRAY, {"resize": 99}, {"random_crop": {"size": 120, "padding": 4, "fill": 7, "pad_if_needed": True}},
+     {"color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}}, {"normalize": {"mean": 0.4, "std": 0.3}}, {"to": {"dtype": "f16", "layout": "hwc"}}],
+    ["decode", {"random_horizontal_flip": 0.5}, GRAY, {"pad": {"padding": [3, 5], "padding_mode": "reflect"}},
+     {"resize": {"size": [70, 61], "interpolation": "bicubic"}}, {"random_vertical_flip": 0.5}, {"to": {"dtype": "u8", "layout": "hwc"}}],
+    ["decode", GRAY, {"color_jitter": {"hue": 0.3}}, {"grayscale": {"num_output_channels": 3}}, {"center_crop": [80, 90]},
+     {"to": {"dtype": "bf16"}}],
+    ["decode", GRAY, {"center_crop": [801, 90]}],
 ]
 OFTEN = 8  # so many see all photographs, those after them every fifth
 
@@ -85,6 +94,7 @@ def random_op(rng):
         {"pad": random_padding(rng)},
         {"random_crop": {**random_padding(rng), "size": size, "pad_if_needed": True}},
         {"grayscale": {}},
+        {"grayscale": {"num_output_channels": rng.choice([1, 3])}},
         {"color_jitter": {**{kind: rng.choice([0, rng.uniform(0, 2), sorted([rng.uniform(0, 4), rng.uniform(0, 1)])])
                              for kind in ("brightness", "contrast", "saturation")},
                           "hue": rng.choice([0, 0.5, rng.uniform(0, 0.5), sorted([rng.uniform(-0.5, 0.5), 0.3])])}},
@@ -119,7 +129,8 @@ def test_random_pipelines_on_random_sizes():
                 check(plan, pipelines, out.getvalue(), rng.getrandbits(48), rng.getrandbits(20))
         except (BadSample, ValueError) as error:
             # A 1-pixel side makes a shorter-side resize pass the largest picture: known before, or from the sample.
-            assert "shape" in str(error) or "the longer side would be" in str(error), (seed, round, error)
+            # A colour, or its mean, is none of a picture's of one channel.
+            assert any(words in str(error) for words in ("shape", "the longer side would be", "the samples have one channel")), (seed, round, error)
 
 
 def test_other_formats(photograph_bytes):
@@ -158,7 +169,7 @@ def test_small_and_gray_pictures(size, mode):
     """Padding wider than the picture, mirrored again and again; colours of one pixel and of gray."""
     numbers = numpy.random.default_rng(23)
     data = encoded(Image.fromarray(numbers.integers(0, 256, (size[1], size[0], 3), numpy.uint8)).convert(mode))
-    ends = ["grayscale", {"color_jitter": JITTER}]
+    ends = ["grayscale", GRAY, {"color_jitter": JITTER}]
     pipelines = [["decode", {"pad": {"padding": [0, 5, 9, 2], "padding_mode": border, "fill": [1, 2, 3]}}, {"center_crop": [9, 11]}, end]
                  for border in MODES for end in ends]
     pipelines += [["decode", {"random_crop": {"size": [8, 9], "padding": [3, 0, 0, 1], "padding_mode": border, "fill": 70, "pad_if_needed": True}},
@@ -192,7 +203,7 @@ def test_colours_of_photographs(photograph_bytes):
     """Alone and in a fork: a branch's colours are not those of its neighbours."""
     common = ["decode", {"resize": [224, 224]}]
     pipelines = [common + [{"color_jitter": {kind: value}}] for kind, value in JITTER.items()]
-    pipelines += [common + [{"color_jitter": JITTER}], common + ["grayscale"], common]
+    pipelines += [common + [{"color_jitter": JITTER}], common + ["grayscale"], common + [GRAY], common]
     with Pipelines(*pipelines, augment_seed=31) as plan:
         for id, data in enumerate(photograph_bytes[::5]):
             check(plan, pipelines, data, id, turn=2)

@@ -29,6 +29,9 @@ PIPELINES = {
     "colours": (["decode", {"random_resized_crop": 224}, {"color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}}, "to"], 30),
     "gray, padded": (["decode", "grayscale", {"resize": 60}, {"random_crop": {"size": 64, "padding": 4, "padding_mode": "reflect", "pad_if_needed": True}},
                       {"pad": {"padding": [1, 2, 3, 4], "fill": [9, 8, 7]}}], 30),
+    "one channel": (["decode", {"random_resized_crop": 96}, {"grayscale": {"num_output_channels": 1}}, {"pad": {"padding": 2, "padding_mode": "edge"}},
+                     {"color_jitter": {"contrast": 0.4, "hue": 0.1}}, {"center_crop": [120, 90]}, {"normalize": {"mean": [0.5], "std": [0.25]}}, "to"], 30),
+    "one channel, bf16 hwc": (["decode", {"grayscale": 1}, {"resize": [70, 61]}, {"to": {"dtype": "bf16", "layout": "hwc"}}], 30),
     "nearest": (["decode", {"random_resized_crop": {"size": 64, "interpolation": "nearest"}}], 30),
 }
 

@@ -416,11 +416,11 @@ Test(spec, values_of_padding_and_colours_are_refused)
     refused(HEAD "pipeline: [decode, center_crop: 3, color_jitter: 0.4]\n",
             "pipeline.color_jitter: \"0.4\"; expected a map {brightness: …}");
     refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: {channels: 1}]\n",
-            "pipeline.grayscale: unknown key \"channels\"; expected no parameters");
-    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: 1]\n",
-            "pipeline.grayscale: \"1\"; expected no parameters");
+            "pipeline.grayscale: unknown key \"channels\"; expected num_output_channels");
+    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: 2]\n",
+            "pipeline.grayscale.num_output_channels: \"2\"; expected 3 or 1");
     refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: [1]]\n",
-            "pipeline.grayscale: a list; expected no parameters");
+            "pipeline.grayscale.num_output_channels: a list; expected 3 or 1");
 }
 
 Test(spec, padding_and_colours_in_every_form)
@@ -469,6 +469,35 @@ Test(spec, sizes_through_padding_are_known)
         HEAD "pipeline: [decode, center_crop: 3, normalize: imagenet, color_jitter: {hue: 0.1}]\n",
         "pipeline.color_jitter: the samples are normalized already; expected color_jitter before normalize");
     refused(HEAD "pipeline: [grayscale]\n", "expected decode before grayscale");
+}
+
+Test(spec, one_channel)
+{
+    const char *const pipelines[] = {
+        "grayscale: 1", "grayscale: {num_output_channels: 1}, normalize: {mean: 0.5, std: [0.25]}",
+        "grayscale: 1, pad: {padding: 1, fill: 9}",
+        "grayscale: 1, pad: {padding: 1, fill: [1, 2, 3], padding_mode: edge}"};
+    char text[300];
+    fby_shape shape;
+    for (size_t i = 0; i < sizeof pipelines / sizeof *pipelines; i++) {
+        snprintf(text, sizeof text, HEAD "pipeline: [decode, center_crop: 3, %s]\n", pipelines[i]);
+        fby_spec *spec = parse(text);
+        cr_assert_eq(fby_spec_infer(spec, &shape, NULL), FBY_OK);
+        cr_assert_eq(shape.channels, 1);
+        fby_spec_free(&spec);
+    }
+    fby_spec *spec =
+        parse(HEAD "pipeline: [decode, center_crop: 3, grayscale: 1, grayscale: 3, normalize: imagenet]\n");
+    cr_assert_eq(fby_spec_infer(spec, &shape, NULL), FBY_OK);
+    cr_assert_eq(shape.channels, 3);
+    fby_spec_free(&spec);
+    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: 1, normalize: imagenet]\n",
+            "pipeline.normalize: the samples have one channel, and mean or std three values; expected one of "
+            "each");
+    refused(HEAD "pipeline: [decode, center_crop: 3, grayscale: 1, pad: {padding: 1, fill: [1, 2, 3]}]\n",
+            "pipeline.pad: the samples have one channel, and fill three levels; expected one level");
+    refused(HEAD "pipeline: [decode, grayscale: 1, random_crop: {size: 3, fill: [1, 2, 3]}]\n",
+            "pipeline.random_crop: the samples have one channel");
 }
 
 Test(spec, pipelines_that_cannot_be_are_refused)
