@@ -99,6 +99,7 @@ static fby_sink sink_draw(fby_random *random)
     sink.layout = fby_random_below(random, 2) ? FBY_HWC : FBY_CHW;
     sink.normalize = sink.dtype != FBY_U8 && fby_random_below(random, 3) > 0;
     sink.unit = fby_random_below(random, 2);
+    sink.gray = fby_random_below(random, 4) == 0;
     bool extreme = fby_random_below(random, 4) == 0; /* results that no float holds */
     for (int channel = 0; channel < 3; channel++) {
         sink.mean[channel] = (float)fby_random_unit(random);
@@ -112,7 +113,7 @@ static void compare(fby_random *random, const fby_resample_job *job, uint64_t se
 {
     picture from = picture_make(random, job->in_w, job->in_h);
     fby_sink sink = sink_draw(random);
-    size_t bytes = (size_t)3 * job->out_w * job->out_h * fby_dtype_bytes(sink.dtype);
+    size_t bytes = (size_t)(sink.gray ? 1 : 3) * job->out_w * job->out_h * fby_dtype_bytes(sink.dtype);
     const uint32_t chunks[6] = {1, 2, 7, 8, 16, UINT32_MAX};
     uint32_t rows = chunks[fby_random_below(random, 6)];
 
@@ -205,7 +206,7 @@ Test(tiers, agree_on_conversion)
         picture from = picture_make(&random, w, h);
         fby_sink sink = sink_draw(&random);
         bool flip_horizontal = fby_random_below(&random, 2), flip_vertical = fby_random_below(&random, 2);
-        size_t bytes = (size_t)3 * w * h * fby_dtype_bytes(sink.dtype);
+        size_t bytes = (size_t)(sink.gray ? 1 : 3) * w * h * fby_dtype_bytes(sink.dtype);
         guarded expected = guarded_make(bytes), out = guarded_make(bytes);
         fby_sink_write_with(&sink, &fby_kernels_c, from.memory.bytes, from.stride, w, h, flip_horizontal,
                             flip_vertical, expected.bytes);
