@@ -28,7 +28,9 @@ enum {
     FBY_FBL_SCALE = 1 << FBY_FBL_SCALE_BITS,
     FBY_FBL_FIRST_SUM = 8,  /* of the first sample of a lane */
     FBY_FBL_STEP_BITS = 7,  /* raw bits that are taken from a state at once */
-    FBY_FBL_COLOURS = 252,  /* of a palette, at most */
+    FBY_FBL_COLOURS = 252,  /* of a tile's own palette, at most */
+    FBY_FBL_SHARED = 8192,  /* of the picture's, at most */
+    FBY_FBL_STATES = 8,     /* that the lanes of a palette tile share */
     FBY_FBL_NEIGHBOURS = 4, /* that a palette's index is first compared with */
     FBY_FBL_STATE_END = 1 << 16,
     FBY_FBL_STEP_READS = 64, /* bytes that a step may read behind the end of its tile */
@@ -111,11 +113,11 @@ typedef struct fby_fbl_rans {
 } fby_fbl_rans;
 
 typedef struct fby_fbl_palette {
-    fby_fbl_coded coded; /* bytes: states of the active lanes, then words */
-    uint32_t active;     /* bit `lane`: it has a state; else all its symbols are 0 */
+    fby_fbl_coded coded; /* bytes: states, then words */
     uint32_t colours;
     const uint8_t *colour; /* samples of all channels for each */
     const fby_fbl_set *set;
+    const fby_fbl_set *low; /* indices have two symbols, the second by this set; else NULL */
 } fby_fbl_palette;
 
 typedef struct fby_fbl_pack {
@@ -144,7 +146,6 @@ typedef struct fby_fbl_work {
     fby_fbl_place from;
     uint32_t minus_green;
     uint64_t predictor[FBY_FBL_PLANES][2];
-    uint64_t cost[FBY_FBL_PLANES]; /* of the chosen predictors, roughly: 16ths of bits */
     uint32_t left_out[FBY_FBL_PLANES];
     void *samples; /* FBY_FBL_PLANES * FBY_FBL_TILE_SAMPLES * 2 bytes */
     void

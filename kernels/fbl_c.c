@@ -16,6 +16,7 @@
 #include "kernels/fbl_model_body.h"
 #undef FBL_SAMPLE
 #undef FBL
+#include "kernels/fbl_near_body.h"
 #include "kernels/fbl_palette_body.h"
 
 static void rans(fby_fbl_rans *const *tile, uint32_t count)

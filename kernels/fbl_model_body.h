@@ -45,41 +45,86 @@ FBY_LANE_BODY uint32_t FBL(cost)(uint32_t z)
     return 16 * (top - 1) + ((v << 4 >> top) & 15);
 }
 
+/* Residuals of `lanes` lanes at `at`, predicted by the mean, where the plane is a difference to green, and
+ * where it isn't. */
+FBY_LANE_BODY void FBL(green_residuals)(const fby_fbl_work *work, const FBL_SAMPLE *v, size_t at,
+                                        uint32_t lanes, FBL_SAMPLE *with, FBL_SAMPLE *without)
+{
+    const uint32_t mask = (1u << work->bits) - 1, half = 1u << (work->bits - 1);
+    const size_t w = at - lanes, n = at - (size_t)work->shape.micro_width * lanes;
+    const FBL_SAMPLE *green = FBL(plane_of)(work, 0);
+
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        uint32_t own = v[at + lane] + green[at + lane] - half;
+        uint32_t own_w = (v[w + lane] + green[w + lane] - half) & mask;
+        uint32_t own_n = (v[n + lane] + green[n + lane] - half) & mask;
+        with[lane] = (FBL_SAMPLE)FBL(zigzag)(v[at + lane] - FBL(mean)(v[w + lane], v[n + lane]), work->bits);
+        without[lane] = (FBL_SAMPLE)FBL(zigzag)(own - FBL(mean)(own_w, own_n), work->bits);
+    }
+}
+
+/* Whether a plane is smaller as a difference to green: by what entropy coding would make of a third of its
+ * rows, … */
+FBY_LANE_BODY bool FBL(green_helps)(const fby_fbl_work *work, const FBL_SAMPLE *v)
+{
+    const uint32_t width = work->shape.micro_width;
+    FBL_SAMPLE z[FBY_LANES], plain[FBY_LANES];
+    uint64_t with = 0, without = 0;
+
+    for (uint32_t step = 1; step < work->shape.micro_height; step += 3) {
+        uint32_t costs[2] = {0, 0};
+        for (uint32_t x = 1; x < width; x++) {
+            FBL(green_residuals)(work, v, ((size_t)step * width + x) * FBY_LANES, FBY_LANES, z, plain);
+            FBY_EACH_LANE costs[0] += FBL(cost)(z[lane]), costs[1] += FBL(cost)(plain[lane]);
+        }
+        with += costs[0];
+        without += costs[1];
+    }
+    return with <= without;
+}
+
+/* … or by the widths of the same part of the groups. */
+FBY_LANE_BODY bool FBL(green_narrows)(const fby_fbl_work *work, const FBL_SAMPLE *v)
+{
+    enum { LANES = 2 * FBY_LANES };
+    const uint32_t width = work->shape.micro_width;
+    FBL_SAMPLE z[LANES], plain[LANES], all[2][LANES];
+    uint32_t with = 0, without = 0;
+
+    for (uint32_t step = 2; step < work->shape.micro_height; step += 4) {
+        for (uint32_t x = 0; x < width; x += 4) {
+            memset(all, 0, sizeof all);
+            for (uint32_t i = 0; i < 8; i++) {
+                if (x + i % 4 == 0) continue;
+                size_t at = ((size_t)(step + i / 4) * width + x + i % 4) * LANES;
+                FBL(green_residuals)(work, v, at, LANES, z, plain);
+                for (uint32_t lane = 0; lane < LANES; lane++)
+                    all[0][lane] |= z[lane], all[1][lane] |= plain[lane];
+            }
+            for (uint32_t lane = 0; lane < LANES; lane++) {
+                with += 32 - (uint32_t)__builtin_clz(2u * all[0][lane] + 1);
+                without += 32 - (uint32_t)__builtin_clz(2u * all[1][lane] + 1);
+            }
+        }
+    }
+    return with <= without;
+}
+
 /* Chooses whether red and blue stay differences to green; undoes it where they don't. */
 FBY_LANE_BODY void FBL(choose_green)(fby_fbl_work *work, uint32_t lanes)
 {
-    const uint32_t width = work->shape.micro_width, mask = (1u << work->bits) - 1;
-    const uint32_t half = 1u << (work->bits - 1);
+    const size_t samples = (size_t)work->shape.micro_width * work->shape.micro_height * lanes;
+    const uint32_t mask = (1u << work->bits) - 1, half = 1u << (work->bits - 1);
     const FBL_SAMPLE *green = FBL(plane_of)(work, 0);
 
     work->minus_green = 0;
     for (uint32_t plane = 1; plane < 3 && work->channels >= 3; plane++) {
         FBL_SAMPLE *v = FBL(plane_of)(work, plane);
-        uint64_t with = 0, without = 0;
-        for (uint32_t step = 1; step < work->shape.micro_height; step += 3) {
-            for (uint32_t x = 1; x < width; x++) {
-                const size_t at = ((size_t)step * width + x) * lanes, w = at - lanes,
-                             n = at - (size_t)width * lanes;
-                uint32_t difference = 0, plain = 0;
-                for (uint32_t lane = 0; lane < lanes; lane++) {
-                    uint32_t d = v[at + lane] - FBL(mean)(v[w + lane], v[n + lane]);
-                    uint32_t own = v[at + lane] + green[at + lane] - half;
-                    uint32_t own_w = (v[w + lane] + green[w + lane] - half) & mask;
-                    uint32_t own_n = (v[n + lane] + green[n + lane] - half) & mask;
-                    difference += FBL(cost)(FBL(zigzag)(d, work->bits));
-                    plain += FBL(cost)(FBL(zigzag)(own - FBL(mean)(own_w, own_n), work->bits));
-                }
-                with += difference;
-                without += plain;
-            }
-        }
-        if (with <= without) {
+        if (lanes == FBY_LANES ? FBL(green_helps)(work, v) : FBL(green_narrows)(work, v)) {
             work->minus_green |= 1u << plane;
             continue;
         }
-        for (size_t i = 0; i < (size_t)work->shape.micro_height * width * lanes; i++) {
-            v[i] = (FBL_SAMPLE)((v[i] + green[i] - half) & mask);
-        }
+        for (size_t i = 0; i < samples; i++) v[i] = (FBL_SAMPLE)((v[i] + green[i] - half) & mask);
     }
 }
 
@@ -112,24 +157,56 @@ FBY_LANE_BODY void FBL(around_of)(const FBL_SAMPLE *v, uint32_t step, uint32_t x
         FBL(from_right)(first, above, to->ne);
 }
 
-/* Costs of all predictors for 32 lanes of a plane, beginning at `v`. */
+/* Residuals of all predictors for 32 lanes at x of a row step other than the first. */
+FBY_LANE_BODY void FBL(all_residuals)(const fby_fbl_work *work, const FBL_SAMPLE *v, uint32_t lanes,
+                                      uint32_t step, uint32_t x, FBL_SAMPLE z[4][FBY_LANES])
+{
+    const FBL_SAMPLE *own = v + ((size_t)step * work->shape.micro_width + x) * lanes;
+    FBL(around) around;
+
+    FBL(around_of)(v, step, x, work->shape.micro_width, lanes, &around);
+    for (uint32_t k = 0; k < 4; k++) {
+        FBY_EACH_LANE
+        {
+            uint32_t p = FBL(predict)(k, around.w[lane], around.n[lane], around.nw[lane], around.ne[lane]);
+            z[k][lane] = (FBL_SAMPLE)FBL(zigzag)(own[lane] - p, work->bits);
+        }
+    }
+}
+
+/* Costs of all predictors for 32 lanes of a plane, beginning at `v`: what entropy coding would make of them.
+ */
 FBY_LANE_BODY void FBL(predictor_costs)(const fby_fbl_work *work, const FBL_SAMPLE *v, uint32_t lanes,
                                         uint32_t costs[4][FBY_LANES])
 {
-    FBL(around) around;
+    FBL_SAMPLE z[4][FBY_LANES];
 
     memset(costs, 0, 4 * sizeof costs[0]);
     for (uint32_t step = 1; step < work->shape.micro_height; step++) {
         for (uint32_t x = 0; x < work->shape.micro_width; x++) {
-            const FBL_SAMPLE *own = v + ((size_t)step * work->shape.micro_width + x) * lanes;
-            FBL(around_of)(v, step, x, work->shape.micro_width, lanes, &around);
+            FBL(all_residuals)(work, v, lanes, step, x, z);
+            for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE costs[k][lane] += FBL(cost)(z[k][lane]);
+        }
+    }
+}
+
+/* The same for pack: the widths that groups get. */
+FBY_LANE_BODY void FBL(predictor_widths)(const fby_fbl_work *work, const FBL_SAMPLE *v, uint32_t lanes,
+                                         uint32_t costs[4][FBY_LANES])
+{
+    FBL_SAMPLE z[4][FBY_LANES], all[4][FBY_LANES];
+
+    memset(costs, 0, 4 * sizeof costs[0]);
+    for (uint32_t step = 0; step < work->shape.micro_height; step += 2) {
+        for (uint32_t x = 0; x < work->shape.micro_width; x += 4) {
+            memset(all, 0, sizeof all);
+            for (uint32_t i = 0; i < 8; i++) {
+                if (step + i / 4 == 0) continue;
+                FBL(all_residuals)(work, v, lanes, step + i / 4, x + i % 4, z);
+                for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE all[k][lane] |= z[k][lane];
+            }
             for (uint32_t k = 0; k < 4; k++) {
-                FBY_EACH_LANE
-                {
-                    uint32_t p =
-                        FBL(predict)(k, around.w[lane], around.n[lane], around.nw[lane], around.ne[lane]);
-                    costs[k][lane] += FBL(cost)(FBL(zigzag)(own[lane] - p, work->bits));
-                }
+                FBY_EACH_LANE costs[k][lane] += 32 - (uint32_t)__builtin_clz(2u * all[k][lane] + 1);
             }
         }
     }
@@ -139,15 +216,17 @@ FBY_LANE_BODY void FBL(choose_predictors)(fby_fbl_work *work, uint32_t plane, ui
 {
     uint32_t costs[4][FBY_LANES];
 
-    work->predictor[plane][0] = work->predictor[plane][1] = work->cost[plane] = 0;
+    work->predictor[plane][0] = work->predictor[plane][1] = 0;
     for (uint32_t first = 0; first < lanes; first += FBY_LANES) {
-        FBL(predictor_costs)(work, FBL(plane_of)(work, plane) + first, lanes, costs);
+        if (lanes == FBY_LANES)
+            FBL(predictor_costs)(work, FBL(plane_of)(work, plane) + first, lanes, costs);
+        else
+            FBL(predictor_widths)(work, FBL(plane_of)(work, plane) + first, lanes, costs);
         for (uint32_t lane = 0; lane < FBY_LANES; lane++) {
             uint64_t best = 0;
             for (uint32_t k = 1; k < 4; k++) {
                 if (costs[k][lane] < costs[best][lane]) best = k;
             }
-            work->cost[plane] += costs[best][lane];
             work->predictor[plane][0] |= (best & 1) << (first + lane);
             work->predictor[plane][1] |= (best >> 1) << (first + lane);
         }

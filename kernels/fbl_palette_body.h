@@ -1,100 +1,79 @@
-/* FBL's palette tiles: an index a pixel, coded by which of the neighbours it equals. A lane-group body as
- * those of fbl_body.h, whose stream it uses. */
+/* Decoding FBL's palette tiles: see fbl_near_body.h. */
 
-enum { FBL_PALETTE_ROW = (FBY_FBL_MICRO_WIDTH + 1) * FBY_LANES };
+typedef struct palette_stream {
+    uint32_t state[FBY_FBL_STATES];
+    const uint8_t *words, *end;
+    bool good;
+} palette_stream;
 
-/* A lane's neighbours. */
-typedef struct palette_near {
-    uint8_t w, ww, n, nn, nw, ne;
-} palette_near;
-
-/* Which of them are equal: what the context is chosen by. */
-FBY_LANE_BODY uint32_t palette_sum(palette_near near)
+FBY_LANE_BODY void palette_begin(palette_stream *stream, const uint8_t *bytes, const uint8_t *end)
 {
-    return (uint32_t)(near.w == near.n) | (uint32_t)(near.w == near.nw) << 1 |
-           (uint32_t)(near.n == near.ne) << 2 | (uint32_t)(near.n == near.nw) << 3 |
-           (uint32_t)(near.w == near.ww) << 4 | (uint32_t)(near.n == near.nn) << 5;
-}
-
-/* Symbols below FBY_FBL_NEIGHBOURS name a neighbour, the likeliest first; above them are indices. */
-FBY_LANE_BODY void palette_candidates(palette_near near, uint8_t candidate[FBY_FBL_NEIGHBOURS])
-{
-    bool upright = near.w == near.nw;
-    candidate[0] = upright ? near.n : near.w;
-    candidate[1] = upright ? near.w : near.n;
-    candidate[2] = near.ne;
-    candidate[3] = near.nw;
-}
-
-/* The rows of indices that the lanes need: this one, written from the left, and two above. */
-typedef struct palette_rows {
-    uint8_t row[3][FBL_PALETTE_ROW];
-    uint8_t left[FBY_LANES]; /* left of the row above's first */
-} palette_rows;
-
-/* Neighbours of lane `lane` at x in row step `step`; what doesn't exist is stood for by what does. */
-FBY_LANE_BODY palette_near palette_near_of(const palette_rows *rows, uint32_t step, uint32_t x, uint32_t lane,
-                                           uint32_t width)
-{
-    const uint8_t *now = rows->row[step % 3], *above = rows->row[(step + 2) % 3];
-    const uint8_t *second = rows->row[(step + 1) % 3];
-    const uint32_t at = x * FBY_LANES + lane, last = (width - 1) * FBY_LANES + lane;
-    palette_near near;
-
-    if (step == 0) {
-        near.w = x ? now[at - FBY_LANES] : 0;
-        near.ww = x > 1 ? now[at - 2 * FBY_LANES] : near.w;
-        near.n = near.nn = near.nw = near.ne = near.w;
-        return near;
-    }
-    bool edge = lane % FBY_FBL_ACROSS == 0, right_edge = lane % FBY_FBL_ACROSS == FBY_FBL_ACROSS - 1;
-    near.n = above[at];
-    near.w = x ? now[at - FBY_LANES] : edge ? near.n : above[last - 1];
-    near.ww = x > 1 ? now[at - 2 * FBY_LANES] : near.w;
-    near.nw = x ? above[at - FBY_LANES] : rows->left[lane];
-    near.ne = x + 1 < width ? above[at + FBY_LANES] : right_edge ? near.n : now[lane + 1];
-    near.nn = step > 1 ? second[at] : near.n;
-    return near;
-}
-
-/* After row step `step`: what will be above left of the next one's first. */
-FBY_LANE_BODY void palette_row_end(palette_rows *rows, uint32_t step, uint32_t width)
-{
-    const uint8_t *above = rows->row[(step + 2) % 3], *now = rows->row[step % 3];
-    const uint32_t last = (width - 1) * FBY_LANES;
-
-    FBY_EACH_LANE
-    {
-        bool edge = lane % FBY_FBL_ACROSS == 0 || step == 0;
-        rows->left[lane] = step == 0 ? now[lane] : edge ? above[lane] : above[last + lane - 1];
+    *stream = (palette_stream){.words = bytes + 4 * FBY_FBL_STATES, .end = end, .good = true};
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++, bytes += 4) {
+        stream->state[i] =
+            bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+        stream->good &= stream->state[i] >= FBY_FBL_STATE_END;
     }
 }
 
-/* Symbols of the active lanes; the others' are 0, and their states stay. */
-FBY_LANE_BODY void active_symbols(stream_u8 *stream, const fby_fbl_set *set, const uint8_t *sum,
-                                  uint32_t active, uint32_t *value)
+FBY_LANE_BODY bool palette_ended(const palette_stream *stream)
 {
-    uint32_t kept[FBY_LANES];
+    bool good = stream->good && stream->end - stream->words < 4;
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++) good &= stream->state[i] == FBY_FBL_STATE_END;
+    return good;
+}
 
-    memcpy(kept, stream->state, sizeof kept);
-    FBY_EACH_LANE
-    {
-        uint32_t x = stream->state[lane], slot = x & (FBY_FBL_SCALE - 1);
-        uint32_t entry = set->entry[set->context[sum[lane]] * FBY_FBL_SCALE + slot];
+/* One symbol of each state that `wanted` has a bit for; the others' values are left. */
+FBY_LANE_BODY void palette_symbols(palette_stream *stream, const fby_fbl_set *set, const uint8_t *sum,
+                                   uint32_t wanted, uint8_t *value)
+{
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++) {
+        if (!(wanted >> i & 1)) continue;
+        uint32_t x = stream->state[i], slot = x & (FBY_FBL_SCALE - 1);
+        uint32_t entry = set->entry[set->context[sum[i]] * FBY_FBL_SCALE + slot];
         x = set->frequency[entry] * (x >> FBY_FBL_SCALE_BITS) + slot - set->start[entry];
-        value[lane] = set->base[entry] + (x & ((1u << set->raw[entry]) - 1));
-        stream->state[lane] = x >> set->raw[entry];
+        value[i] = (uint8_t)(set->base[entry] + (x & ((1u << set->raw[entry]) - 1)));
+        x >>= set->raw[entry];
+        if (x < FBY_FBL_STATE_END) {
+            x = x << 16 | stream->words[0] | (uint32_t)stream->words[1] << 8;
+            stream->words += 2;
+        }
+        stream->state[i] = x;
     }
-    FBY_EACH_LANE
-    {
-        if (active >> lane & 1) continue;
-        value[lane] = 0;
-        stream->state[lane] = kept[lane];
+    if (stream->words > stream->end) {
+        stream->words = stream->end;
+        stream->good = false;
     }
-    stream_refill_u8(stream);
 }
 
-FBY_LANE_BODY void palette_row_out(const fby_fbl_palette *tile, uint32_t step, const uint8_t *row)
+/* The indices of the eight lanes from `first` on. */
+FBY_LANE_BODY void palette_indices(const fby_fbl_palette *tile, palette_stream *stream,
+                                   const palette_near *near, uint16_t *index)
+{
+    uint8_t sum[FBY_FBL_STATES], value[FBY_FBL_STATES], low[FBY_FBL_STATES] = {0};
+    uint16_t candidate[FBY_FBL_NEIGHBOURS];
+    uint32_t given = 0;
+
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++) sum[i] = (uint8_t)palette_sum(near[i]);
+    palette_symbols(stream, tile->set, sum, (1u << FBY_FBL_STATES) - 1, value);
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++) {
+        uint32_t high = (uint8_t)(value[i] - FBY_FBL_NEIGHBOURS);
+        given |= (uint32_t)(value[i] >= FBY_FBL_NEIGHBOURS) << i;
+        sum[i] = (uint8_t)(high < FBY_FBL_SUMS ? high : FBY_FBL_SUMS - 1);
+    }
+    if (tile->low && given) palette_symbols(stream, tile->low, sum, given, low);
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++) {
+        if (given >> i & 1) {
+            uint32_t high = value[i] - FBY_FBL_NEIGHBOURS;
+            index[i] = (uint16_t)(tile->low ? high << 8 | low[i] : high);
+        } else {
+            palette_candidates(near[i], candidate);
+            index[i] = candidate[value[i]];
+        }
+    }
+}
+
+FBY_LANE_BODY void palette_row_out(const fby_fbl_palette *tile, uint32_t step, const uint16_t *row)
 {
     const fby_fbl_coded *coded = &tile->coded;
     const fby_fbl_place *to = &coded->place;
@@ -123,34 +102,24 @@ FBY_LANE_BODY void palette_decode(fby_fbl_palette *tile)
 {
     fby_fbl_coded *coded = &tile->coded;
     const uint32_t width = coded->shape.micro_width;
-    stream_u8 stream;
+    palette_stream stream;
     palette_rows rows = {0};
-    uint32_t value[FBY_LANES];
-    uint8_t sum[FBY_LANES], highest = 0, candidate[FBY_LANES][FBY_FBL_NEIGHBOURS];
+    palette_near near[FBY_LANES];
+    uint32_t highest = 0;
 
-    bool good = stream_begin_u8(&stream, coded->bytes, coded->end, tile->active);
-    for (uint32_t step = 0; step < coded->shape.micro_height; step++) {
-        uint8_t *row = rows.row[step % 3];
+    palette_begin(&stream, coded->bytes, coded->end);
+    for (uint32_t step = 0; step < coded->shape.micro_height && highest < tile->colours; step++) {
+        uint16_t *row = rows.row[step % 3];
         for (uint32_t x = 0; x < width; x++) {
-            FBY_EACH_LANE
-            {
-                palette_near near = palette_near_of(&rows, step, x, lane, width);
-                palette_candidates(near, candidate[lane]);
-                sum[lane] = (uint8_t)palette_sum(near);
+            uint16_t *index = row + (size_t)x * FBY_LANES;
+            FBY_EACH_LANE near[lane] = palette_near_of(&rows, step, x, lane, width);
+            for (uint32_t first = 0; first < FBY_LANES; first += FBY_FBL_STATES) {
+                palette_indices(tile, &stream, near + first, index + first);
             }
-            active_symbols(&stream, tile->set, sum, tile->active, value);
-            FBY_EACH_LANE
-            {
-                uint8_t z = (uint8_t)value[lane];
-                uint8_t index =
-                    z < FBY_FBL_NEIGHBOURS ? candidate[lane][z] : (uint8_t)(z - FBY_FBL_NEIGHBOURS);
-                row[x * FBY_LANES + lane] = index;
-                highest = index > highest ? index : highest;
-            }
+            FBY_EACH_LANE highest = index[lane] > highest ? index[lane] : highest;
         }
         palette_row_end(&rows, step, width);
-        if (highest >= tile->colours) break;
-        palette_row_out(tile, step, row);
+        if (highest < tile->colours) palette_row_out(tile, step, row);
     }
-    coded->good = good && highest < tile->colours && stream_ended_u8(&stream);
+    coded->good = highest < tile->colours && palette_ended(&stream);
 }

@@ -3,14 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TILE_SLOTS_BITS = 10, SHARED_SLOTS_BITS = 15, SHARED_CHOSEN = 256 };
+
+/* Of a table of colours, open to both sides: whose number is taken is looked for behind. */
 typedef struct slot {
     fbl_colour colour;
-    uint16_t index; /* + 1; 0: free */
+    uint32_t index; /* + 1; 0: free */
 } slot;
 
-static inline uint32_t slot_of(fbl_colour colour)
+static inline slot *slot_find(slot *slots, uint32_t bits, fbl_colour colour)
 {
-    return (uint32_t)(colour * 0x9E3779B97F4A7C15u >> 54);
+    uint32_t at = (uint32_t)(colour * 0x9E3779B97F4A7C15u >> (64 - bits));
+
+    while (slots[at].index && slots[at].colour != colour) at = (at + 1) & ((1u << bits) - 1);
+    return &slots[at];
 }
 
 static inline fbl_colour pixel_load(const fbl_file *file, const fby_fbl_place *from, uint32_t x, uint32_t y)
@@ -55,12 +61,12 @@ static int by_uses(const void *a, const void *b)
 static void sort_by_uses(fbl_colours *it, size_t pixels)
 {
     rank ranks[FBY_FBL_COLOURS];
-    uint8_t to[FBY_FBL_COLOURS];
+    uint16_t to[FBY_FBL_COLOURS];
 
     for (uint32_t i = 0; i < it->count; i++) ranks[i] = (rank){it->uses[i], i, it->colour[i]};
     qsort(ranks, it->count, sizeof *ranks, by_uses);
     for (uint32_t i = 0; i < it->count; i++) {
-        to[ranks[i].index] = (uint8_t)i;
+        to[ranks[i].index] = (uint16_t)i;
         it->colour[i] = ranks[i].colour;
         it->uses[i] = ranks[i].uses;
     }
@@ -70,32 +76,26 @@ static void sort_by_uses(fbl_colours *it, size_t pixels)
 void fbl_colours_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t width, uint32_t height,
                          fbl_colours *out)
 {
-    slot slots[FBL_COLOUR_SLOTS] = {0};
-    uint8_t *index = out->index;
-    fbl_colour last = 0;
-    uint32_t last_index = FBL_TOO_MANY;
+    slot slots[1 << TILE_SLOTS_BITS] = {0};
+    slot *last = &slots[0];
+    uint16_t *index = out->index;
 
     out->count = 0;
     for (uint32_t y = 0; y < height; y++) {
         for (uint32_t x = 0; x < width; x++) {
             fbl_colour colour = pixel_load(file, from, x, y);
-            if (colour != last || last_index == FBL_TOO_MANY) {
-                uint32_t at = slot_of(colour);
-                while (slots[at].index && slots[at].colour != colour) at = (at + 1) % FBL_COLOUR_SLOTS;
-                if (!slots[at].index) {
-                    if (out->count == FBY_FBL_COLOURS) {
-                        out->count = FBL_TOO_MANY;
-                        return;
-                    }
-                    out->colour[out->count] = colour;
-                    out->uses[out->count] = 0;
-                    slots[at] = (slot){colour, (uint16_t)++out->count};
+            if (colour != last->colour || !last->index) last = slot_find(slots, TILE_SLOTS_BITS, colour);
+            if (!last->index) {
+                if (out->count == FBY_FBL_COLOURS) {
+                    out->count = FBL_TOO_MANY;
+                    return;
                 }
-                last = colour;
-                last_index = slots[at].index - 1u;
+                out->colour[out->count] = colour;
+                out->uses[out->count] = 0;
+                *last = (slot){colour, ++out->count};
             }
-            out->uses[last_index]++;
-            *index++ = (uint8_t)last_index;
+            out->uses[last->index - 1]++;
+            *index++ = (uint16_t)(last->index - 1);
         }
     }
     sort_by_uses(out, (size_t)width * height);
@@ -113,27 +113,86 @@ static int by_rank_number(const void *a, const void *b)
     return (first->colour > second->colour) - (first->colour < second->colour);
 }
 
-void fbl_shared_choose(fbl_colour *colours, size_t count, fbl_shared *out)
+static void shared_fill(rank *ranks, uint32_t count, fbl_shared *out)
 {
-    rank *ranks = (rank *)malloc((count ? count : 1) * sizeof *ranks);
+    out->count = count;
+    qsort(ranks, count, sizeof *ranks, by_uses);
+    for (uint32_t i = 0; i < count; i++) {
+        out->colour[i] = ranks[i].colour;
+        ranks[i].index = i;
+    }
+    qsort(ranks, count, sizeof *ranks, by_rank_number);
+    for (uint32_t i = 0; i < count; i++) out->sorted[i] = (uint16_t)ranks[i].index;
+}
+
+static bool shared_count(const fbl_file *file, const fby_fbl_place *from, uint32_t most, slot *slots,
+                         rank *ranks, uint32_t *count)
+{
+    slot *last = &slots[0];
+
+    for (uint32_t y = 0; y < file->height; y++) {
+        for (uint32_t x = 0; x < file->width; x++) {
+            fbl_colour colour = pixel_load(file, from, x, y);
+            if (colour != last->colour || !last->index) last = slot_find(slots, SHARED_SLOTS_BITS, colour);
+            if (!last->index) {
+                if (*count == most) return false;
+                ranks[*count] = (rank){.colour = colour};
+                *last = (slot){colour, ++*count};
+            }
+            ranks[last->index - 1].uses++;
+        }
+    }
+    return true;
+}
+
+int fbl_shared_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t most, fbl_shared *out)
+{
+    slot *slots = calloc((size_t)1 << SHARED_SLOTS_BITS, sizeof *slots);
+    rank *ranks = malloc(most * sizeof *ranks);
+    uint32_t count = 0;
+    int result = -1;
+
+    out->count = 0;
+    if (slots && ranks) {
+        result = !shared_count(file, from, most, slots, ranks, &count);
+        if (!result) shared_fill(ranks, count, out);
+    }
+    free(slots);
+    free(ranks);
+    return result;
+}
+
+int fbl_shared_choose(fbl_colour *colours, size_t count, fbl_shared *out)
+{
+    rank *ranks = malloc((count ? count : 1) * sizeof *ranks);
     size_t distinct = 0;
 
     out->count = 0;
-    if (!ranks) return;
+    if (!ranks) return -1;
     qsort(colours, count, sizeof *colours, by_number);
     for (size_t i = 0, end; i < count; i = end) {
         for (end = i; end < count && colours[end] == colours[i];) end++;
         if (end - i > 1) ranks[distinct++] = (rank){.uses = (uint32_t)(end - i), .colour = colours[i]};
     }
     qsort(ranks, distinct, sizeof *ranks, by_uses);
-    out->count = distinct < FBY_FBL_COLOURS ? (uint32_t)distinct : FBY_FBL_COLOURS;
-    for (uint32_t i = 0; i < out->count; i++) {
-        out->colour[i] = ranks[i].colour;
-        ranks[i].index = i;
-    }
-    qsort(ranks, out->count, sizeof *ranks, by_rank_number);
-    for (uint32_t i = 0; i < out->count; i++) out->sorted[i] = ranks[i].index;
+    shared_fill(ranks, distinct < SHARED_CHOSEN ? (uint32_t)distinct : SHARED_CHOSEN, out);
     free(ranks);
+    return 0;
+}
+
+void fbl_shared_indices(const fbl_file *file, const fby_fbl_place *from, uint32_t width, uint32_t height,
+                        const fbl_shared *shared, uint16_t *index)
+{
+    fbl_colour last = 0;
+    int32_t place = -1;
+
+    for (uint32_t y = 0; y < height; y++) {
+        for (uint32_t x = 0; x < width; x++) {
+            fbl_colour colour = pixel_load(file, from, x, y);
+            if (place < 0 || colour != last) place = fbl_shared_find(shared, last = colour);
+            *index++ = (uint16_t)place;
+        }
+    }
 }
 
 int32_t fbl_shared_find(const fbl_shared *shared, fbl_colour colour)

@@ -18,7 +18,10 @@ enum {
     SAMPLE_ROWS = 61, /* of which one is looked at to choose the sums' shift */
     GUESS_SHIFT = 3,  /* of sums, where modes are compared */
     COLOUR_COST = 12, /* bits that a palette's colour takes beside its samples */
-    STATE_COST = 24,  /* bits that a lane's state takes */
+    STATE_COST = 24,  /* bits that a state takes */
+    LOW_COST = 7,     /* bits that a low byte takes */
+    WIDE_PART = 64,   /* pixels that a colour of the picture's palette must stand for */
+    WIDE_PART_FAST = 512,
     ROOM = FBY_FBL_PLANES * FBY_FBL_TILE_SAMPLES * 4 + FBL_HEAD_BYTES + 4096 /* for a tile being written */
 };
 
@@ -26,7 +29,7 @@ enum {
 typedef struct piece {
     uint32_t mode;
     size_t bytes;
-    uint32_t minus_green, active, colours;
+    uint32_t minus_green, colours; /* 0 colours: the picture's palette */
     uint64_t predictor[FBY_FBL_PLANES][2];
 } piece;
 
@@ -34,7 +37,7 @@ typedef struct piece {
 typedef struct bench {
     _Alignas(64) uint8_t samples[FBY_FBL_PLANES * FBY_FBL_TILE_SAMPLES * 2];
     _Alignas(64) uint8_t residuals[FBY_FBL_PLANES * FBY_FBL_TILE_SAMPLES * 2];
-    _Alignas(64) uint8_t indices[FBY_FBL_TILE_SAMPLES], index_sums[FBY_FBL_TILE_SAMPLES];
+    uint8_t indices[FBY_FBL_TILE_SAMPLES], index_sums[FBY_FBL_TILE_SAMPLES], index_low[FBY_FBL_TILE_SAMPLES];
     uint8_t room[ROOM];
     fbl_counts counts[FBL_SETS];
     uint32_t guess[FBY_FBL_SUMS][FBL_BUCKETS];
@@ -44,7 +47,7 @@ typedef struct bench {
 struct fby_fbl_encoder {
     const fby_fbl_kernels *kernels;
     fby_fbl_decoder *decoder; /* for verifying */
-    fby_buffer benches, pieces, residuals, sums, colours, slots, out, decoded;
+    fby_buffer benches, pieces, residuals, sums, low, colours, slots, out, decoded;
 };
 
 /* One call of fby_fbl_encode. */
@@ -58,9 +61,10 @@ typedef struct encoding {
     fbl_buckets buckets;
     bench *bench; /* of each worker */
     piece *piece; /* of each tile, and so on: */
-    uint8_t *residuals, *sums, *slots;
+    uint8_t *residuals, *sums, *low, *slots;
+    bool all_shared;     /* the picture's palette has all its colours */
     fbl_colour *colours; /* FBY_FBL_COLOURS each */
-    size_t tile_samples, slot_bytes;
+    size_t tile_pixels, tile_samples, slot_bytes;
     fbl_tables tables;
     fbl_coder coder[FBL_SETS];
     fbl_shared shared;
@@ -89,8 +93,8 @@ void fby_fbl_encoder_destroy(fby_fbl_encoder **encoder)
 
     if (!it) return;
     fby_fbl_decoder_destroy(&it->decoder);
-    fby_buffer *buffers[] = {&it->benches, &it->pieces, &it->residuals, &it->sums,
-                             &it->colours, &it->slots,  &it->out,       &it->decoded};
+    fby_buffer *buffers[] = {&it->benches, &it->pieces, &it->residuals, &it->sums, &it->colours,
+                             &it->slots,   &it->out,    &it->decoded,   &it->low};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) fby_buffer_free(buffers[i]);
     free(it);
     *encoder = NULL;
@@ -182,17 +186,40 @@ static void const_write(const encoding *run, uint32_t index, fbl_colour colour)
     run->piece[index].bytes = padded(slot, fbl_pixel_bytes(&run->file));
 }
 
+/* A palette that a tile could use. */
+typedef struct candidate {
+    bool possible, wide; /* wide: the picture's, with indices of two symbols */
+    fby_fbl_shape shape;
+} candidate;
+
+static candidate palette_look(const encoding *run, bench *on, const fbl_tile *tile)
+{
+    candidate it = {.possible = true, .shape = fby_fbl_rans_shape(tile->width, tile->height)};
+    fby_fbl_place from = place_of(run, tile);
+
+    if (on->colours.count == FBL_TOO_MANY) {
+        if (!run->all_shared) return (candidate){.possible = false};
+        it.wide = true;
+        fbl_shared_indices(&run->file, &from, tile->width, tile->height, &run->shared, on->colours.index);
+    }
+    fby_fbl_indices_model(&it.shape, on->colours.index, it.wide, on->indices, on->index_sums, on->index_low);
+    return it;
+}
+
 /* What a palette would take, in bits, by the tile's own statistics. */
-static uint64_t palette_guess(const encoding *run, bench *on, const fby_fbl_shape *shape, uint32_t active)
+static uint64_t palette_guess(const encoding *run, bench *on, const candidate *palette)
 {
     fbl_buckets buckets;
-    size_t count = (size_t)shape->micro_width * shape->micro_height * FBY_LANES;
-    uint64_t bits = (uint64_t)on->colours.count * (8 * fbl_pixel_bytes(&run->file) + COLOUR_COST);
+    size_t count = (size_t)palette->shape.micro_width * palette->shape.micro_height * FBY_LANES;
+    uint64_t bits = STATE_COST * FBY_FBL_STATES;
 
     fbl_buckets_make(8, &buckets);
     memset(on->guess, 0, sizeof on->guess);
-    for (size_t i = 0; i < count; i++) on->guess[on->index_sums[i]][on->indices[i]]++;
-    bits += (uint64_t)STATE_COST * (uint32_t)__builtin_popcount(active);
+    for (size_t i = 0; i < count; i++) {
+        on->guess[on->index_sums[i]][on->indices[i]]++;
+        if (palette->wide && on->indices[i] >= FBY_FBL_NEIGHBOURS) bits += LOW_COST;
+    }
+    if (!palette->wide) bits += (uint64_t)on->colours.count * (8 * fbl_pixel_bytes(&run->file) + COLOUR_COST);
     return bits + fbl_entropy_bits((const uint32_t(*)[FBL_BUCKETS])on->guess, FBY_FBL_SUMS, &buckets);
 }
 
@@ -218,23 +245,24 @@ static uint64_t rans_guess(const encoding *run, bench *on, const fby_fbl_work *w
     return bits;
 }
 
-static void palette_keep(encoding *run, bench *on, uint32_t index, const fby_fbl_shape *shape,
-                         uint32_t active)
+static void palette_keep(encoding *run, bench *on, uint32_t index, const candidate *palette)
 {
     piece *it = &run->piece[index];
-    uint32_t symbols = shape->micro_width * shape->micro_height;
+    uint32_t symbols = palette->shape.micro_width * palette->shape.micro_height * FBY_LANES;
     uint8_t *values = run->residuals + index * run->tile_samples * fbl_sample_bytes(&run->file);
     uint8_t *sums = run->sums + index * run->tile_samples;
 
     it->mode = FBY_FBL_MODE_PALETTE;
-    it->active = active;
-    it->colours = on->colours.count;
+    it->colours = palette->wide ? 0 : on->colours.count;
     memcpy(run->colours + (size_t)index * FBY_FBL_COLOURS, on->colours.colour,
            it->colours * sizeof(fbl_colour));
-    memcpy(values, on->indices, (size_t)symbols * FBY_LANES);
-    memcpy(sums, on->index_sums, (size_t)symbols * FBY_LANES);
-    for (uint32_t i = 0; i < symbols * FBY_LANES; i++) {
-        if (active >> i % FBY_LANES & 1) on->counts[FBL_PALETTE_SET][sums[i]][values[i]]++;
+    memcpy(values, on->indices, symbols);
+    memcpy(sums, on->index_sums, symbols);
+    if (palette->wide) memcpy(run->low + index * run->tile_pixels, on->index_low, symbols);
+    for (uint32_t i = 0; i < symbols; i++) {
+        on->counts[FBL_PALETTE_SET][sums[i]][values[i]]++;
+        if (palette->wide && values[i] >= FBY_FBL_NEIGHBOURS)
+            on->counts[FBL_LOW_SET][fby_fbl_low_sum(values[i])][on->index_low[i]]++;
     }
 }
 
@@ -259,8 +287,8 @@ static void rans_keep(encoding *run, bench *on, uint32_t index, const fby_fbl_wo
     }
 }
 
-static void small_model(encoding *run, bench *on, uint32_t index, const fbl_tile *tile, bool palette,
-                        uint32_t active)
+static void small_model(encoding *run, bench *on, uint32_t index, const fbl_tile *tile,
+                        const candidate *palette)
 {
     fby_fbl_work work = {
         .shape = fby_fbl_rans_shape(tile->width, tile->height),
@@ -272,14 +300,14 @@ static void small_model(encoding *run, bench *on, uint32_t index, const fbl_tile
         .sums = run->sums + index * run->tile_samples,
     };
     run->encoder->kernels->model_rans(&work, run->shift);
-    if (palette && palette_guess(run, on, &work.shape, active) <= rans_guess(run, on, &work))
-        palette_keep(run, on, index, &work.shape, active);
+    if (palette->possible && palette_guess(run, on, palette) <= rans_guess(run, on, &work))
+        palette_keep(run, on, index, palette);
     else
         rans_keep(run, on, index, &work);
 }
 
-static void fast_model(encoding *run, bench *on, uint32_t index, const fbl_tile *tile, bool palette,
-                       uint32_t active)
+static void fast_model(encoding *run, bench *on, uint32_t index, const fbl_tile *tile,
+                       const candidate *palette)
 {
     fby_fbl_work work = {
         .shape = fby_fbl_pack_shape(tile->width, tile->height),
@@ -292,9 +320,8 @@ static void fast_model(encoding *run, bench *on, uint32_t index, const fbl_tile 
     run->encoder->kernels->model_pack(&work);
     size_t head = 8 + (size_t)16 * work.channels;
     size_t bytes = head + run->encoder->kernels->encode_pack(&work, on->room + head);
-    fby_fbl_shape shape = fby_fbl_rans_shape(tile->width, tile->height);
-    if (palette && palette_guess(run, on, &shape, active) <= 8 * bytes) {
-        palette_keep(run, on, index, &shape, active);
+    if (palette->possible && palette_guess(run, on, palette) <= 8 * bytes) {
+        palette_keep(run, on, index, palette);
         return;
     }
     fbl_pack_head_write(&work, on->room);
@@ -328,7 +355,6 @@ static void look(encoding *run, bench *on, uint32_t index)
 {
     fbl_tile tile = tile_of(&run->file, index);
     fby_fbl_place from = place_of(run, &tile);
-    uint32_t active = 0;
 
     if (!range_check(run, &tile)) atomic_store(&run->out_of_range, true);
     fbl_colours_collect(&run->file, &from, tile.width, tile.height, &on->colours);
@@ -336,15 +362,11 @@ static void look(encoding *run, bench *on, uint32_t index)
         const_write(run, index, on->colours.colour[0]);
         return;
     }
-    bool palette = on->colours.count != FBL_TOO_MANY;
-    if (palette) {
-        fby_fbl_shape shape = fby_fbl_rans_shape(tile.width, tile.height);
-        active = fby_fbl_indices_model(&shape, on->colours.index, on->indices, on->index_sums);
-    }
+    candidate palette = palette_look(run, on, &tile);
     if (run->level == FBY_FBL_SMALL)
-        small_model(run, on, index, &tile, palette, active);
+        small_model(run, on, index, &tile, &palette);
     else
-        fast_model(run, on, index, &tile, palette, active);
+        fast_model(run, on, index, &tile, &palette);
 }
 
 static void look_all(void *context, uint32_t number)
@@ -380,21 +402,29 @@ static uint32_t shift_of(const encoding *run, uint32_t channel)
     return (uint32_t)shift;
 }
 
-static void shared_make(encoding *run, fbl_colour *all)
+/* The picture's palette: all its colours where a tile needs them, else those that several tiles use. */
+static int shared_make(encoding *run)
 {
     size_t count = 0;
+    int result = 0;
 
-    for (uint32_t i = 0; i < run->file.tiles; i++) {
-        if (run->piece[i].mode != FBY_FBL_MODE_PALETTE) continue;
-        memcpy(all + count, run->colours + (size_t)i * FBY_FBL_COLOURS, run->piece[i].colours * sizeof *all);
-        count += run->piece[i].colours;
+    if (!(run->tables.present >> FBL_LOW_SET & 1)) {
+        fbl_colour *all = malloc(sizeof *all * FBY_FBL_COLOURS * run->file.tiles);
+        for (uint32_t i = 0; all && i < run->file.tiles; i++) {
+            if (run->piece[i].mode != FBY_FBL_MODE_PALETTE) continue;
+            memcpy(all + count, run->colours + (size_t)i * FBY_FBL_COLOURS,
+                   run->piece[i].colours * sizeof *all);
+            count += run->piece[i].colours;
+        }
+        result = all ? fbl_shared_choose(all, count, &run->shared) : -1;
+        free(all);
     }
-    fbl_shared_choose(all, count, &run->shared);
     run->tables.colours = run->shared.count;
     for (uint32_t i = 0; i < run->shared.count; i++) {
         fbl_colour_store(&run->file, run->shared.colour[i],
                          run->tables.colour + i * fbl_pixel_bytes(&run->file));
     }
+    return result ? FBY_FBL_MEMORY : FBY_FBL_OK;
 }
 
 /* Adds what the workers counted to the first one's. */
@@ -413,48 +443,23 @@ static bool counts_join(encoding *run, uint32_t set)
 
 static int tables_make(encoding *run)
 {
-    run->tables.present = run->tables.colours = run->shared.count = 0;
+    run->tables.present = run->tables.colours = 0;
     for (uint32_t set = 0; set < FBL_SETS; set++) {
         if (!counts_join(run, set)) continue;
         run->tables.present |= 1u << set;
-        if (set == FBL_PALETTE_SET)
+        if (set >= FBL_PALETTE_SET)
             fbl_train_indices((const uint32_t(*)[FBL_BUCKETS])run->bench[0].counts[set],
                               &run->tables.set[set]);
         else
             fbl_train_residuals((const uint32_t(*)[FBL_BUCKETS])run->bench[0].counts[set], run->file.bits,
                                 run->shift[set], &run->tables.set[set]);
-        fbl_coder_make(&run->tables.set[set], set == FBL_PALETTE_SET ? 8 : run->file.bits, &run->coder[set]);
+        fbl_coder_make(&run->tables.set[set], set >= FBL_PALETTE_SET ? 8 : run->file.bits, &run->coder[set]);
     }
-    if (!(run->tables.present >> FBL_PALETTE_SET & 1) || fbl_pixel_bytes(&run->file) == 1) return FBY_FBL_OK;
-
-    fbl_colour *all = malloc(sizeof *all * FBY_FBL_COLOURS * run->file.tiles);
-    if (!all) return FBY_FBL_MEMORY;
-    shared_make(run, all);
-    free(all);
-    return FBY_FBL_OK;
+    bool palettes = run->tables.present >> FBL_PALETTE_SET & 1;
+    return palettes && fbl_pixel_bytes(&run->file) > 1 ? shared_make(run) : FBY_FBL_OK;
 }
 
 /* ---- the second pass ---- */
-
-static fbl_symbols symbols_of(const encoding *run, uint32_t index, const fby_fbl_shape *shape)
-{
-    const piece *it = &run->piece[index];
-    fbl_symbols symbols = {
-        .values = run->residuals + index * run->tile_samples * fbl_sample_bytes(&run->file),
-        .sums = run->sums + index * run->tile_samples,
-        .run = shape->micro_width,
-        .coders = 1,
-        .coder = {&run->coder[FBL_PALETTE_SET]},
-        .active = it->active,
-    };
-    if (it->mode == FBY_FBL_MODE_RANS) {
-        symbols.coders = run->file.channels;
-        symbols.active = UINT32_MAX;
-        for (uint32_t plane = 0; plane < symbols.coders; plane++) symbols.coder[plane] = &run->coder[plane];
-    }
-    symbols.count = shape->micro_width * shape->micro_height * symbols.coders;
-    return symbols;
-}
 
 static size_t head_write(const encoding *run, uint32_t index, uint8_t *out)
 {
@@ -469,10 +474,35 @@ static size_t head_write(const encoding *run, uint32_t index, uint8_t *out)
         return fbl_rans_head_write(&work, out);
     }
     for (uint32_t i = 0; i < it->colours; i++) {
-        reference[i] = fbl_shared_find(&run->shared, colour[i]);
+        reference[i] = run->tables.colours ? fbl_shared_find(&run->shared, colour[i]) : -1;
         fbl_colour_store(&run->file, colour[i], samples + i * fbl_pixel_bytes(&run->file));
     }
-    return fbl_palette_head_write(&run->file, samples, it->colours, reference, it->active, out);
+    return fbl_palette_head_write(&run->file, run->tables.colours, samples, it->colours, reference, out);
+}
+
+/* Writes a tile's symbols to the end of `room`; returns where they begin, and in *end where they end. */
+static uint8_t *symbols_write(const encoding *run, uint32_t index, const fby_fbl_shape *shape, uint8_t *room,
+                              uint8_t **end)
+{
+    const piece *it = &run->piece[index];
+    const uint8_t *values = run->residuals + index * run->tile_samples * fbl_sample_bytes(&run->file);
+    const uint8_t *sums = run->sums + index * run->tile_samples;
+    const uint32_t count = shape->micro_width * shape->micro_height;
+
+    if (it->mode == FBY_FBL_MODE_PALETTE) {
+        fbl_indices indices = {.symbols = values, .sums = sums, .count = count};
+        indices.coder = &run->coder[FBL_PALETTE_SET];
+        indices.low_coder = &run->coder[FBL_LOW_SET];
+        if (!it->colours) indices.low = run->low + index * run->tile_pixels;
+        *end = room + fbl_indices_bytes(&indices);
+        return fbl_indices_write(&indices, room, fbl_indices_bytes(&indices));
+    }
+    fbl_symbols symbols = {.values = values, .sums = sums, .run = shape->micro_width};
+    symbols.coders = run->file.channels;
+    symbols.count = count * symbols.coders;
+    for (uint32_t plane = 0; plane < symbols.coders; plane++) symbols.coder[plane] = &run->coder[plane];
+    *end = room + fbl_words_bytes(&symbols);
+    return fbl_words_write(&symbols, room, fbl_words_bytes(&symbols));
 }
 
 static void write_tile(encoding *run, bench *on, uint32_t index)
@@ -480,14 +510,13 @@ static void write_tile(encoding *run, bench *on, uint32_t index)
     const fbl_tile tile = tile_of(&run->file, index);
     const fby_fbl_shape shape = fby_fbl_rans_shape(tile.width, tile.height);
     uint32_t mode = run->piece[index].mode;
-    uint8_t head[FBL_HEAD_BYTES];
+    uint8_t head[FBL_HEAD_BYTES], *end;
 
     if (mode != FBY_FBL_MODE_PALETTE && mode != FBY_FBL_MODE_RANS) return;
-    fbl_symbols symbols = symbols_of(run, index, &shape);
-    size_t head_bytes = head_write(run, index, head), room = FBL_HEAD_BYTES + fbl_words_bytes(&symbols);
-    uint8_t *bytes = fbl_words_write(&symbols, on->room, room) - head_bytes;
+    size_t head_bytes = head_write(run, index, head);
+    uint8_t *bytes = symbols_write(run, index, &shape, on->room + FBL_HEAD_BYTES, &end) - head_bytes;
     memcpy(bytes, head, head_bytes);
-    slot_take(run, &tile, index, mode, bytes, (size_t)(on->room + room - bytes));
+    slot_take(run, &tile, index, mode, bytes, (size_t)(end - bytes));
 }
 
 static void write_all(void *context, uint32_t number)
@@ -521,20 +550,26 @@ static int put_together(encoding *run, const fby_fbl_encode_options *options, fb
 {
     const fby_fbl_kernels *kernels = run->encoder->kernels;
     fbl_file *file = &run->file;
-    uint8_t tables[FBL_TABLE_BYTES];
+    uint8_t *tables = malloc(FBL_TABLE_BYTES);
 
+    if (!tables) return FBY_FBL_MEMORY;
     file->table_bytes = (uint32_t)fbl_tables_write(file, &run->tables, tables);
     for (uint32_t i = 0; i < file->tiles; i++) file->payload_bytes += run->piece[i].bytes;
     for (uint32_t i = 0; i < options->chunks; i++) file->metadata_bytes += chunk_bytes(&options->chunk[i]);
+    int reason = FBY_FBL_OK;
     if (fbl_file_lay_out(file)) {
         fby_fail(error, FBY_EINVAL, "FBL: the picture takes more than 2 GiB, or its metadata more than 4");
-        return FBY_FBL_TOO_LARGE;
+        reason = FBY_FBL_TOO_LARGE;
+    } else if (fby_buffer_reserve(&run->encoder->out, (size_t)file->file_bytes)) {
+        reason = FBY_FBL_MEMORY;
+    } else {
+        memcpy((uint8_t *)run->encoder->out.data + FBY_FBL_HEADER_BYTES, tables, file->table_bytes);
     }
-    if (fby_buffer_reserve(&run->encoder->out, (size_t)file->file_bytes)) return FBY_FBL_MEMORY;
+    free(tables);
+    if (reason) return reason;
 
     uint8_t *out = run->encoder->out.data, *entry = out + file->index_at, *payload = out + file->payload_at;
     uint8_t *to = payload;
-    memcpy(out + FBY_FBL_HEADER_BYTES, tables, file->table_bytes);
     for (uint32_t i = 0; i < file->tiles; i++, entry += FBL_INDEX_ENTRY) {
         memcpy(to, slot_of(run, i), run->piece[i].bytes);
         fbl_store32(entry, (uint32_t)((to - payload) / 4) << 3 | run->piece[i].mode);
@@ -636,12 +671,14 @@ static int prepare(encoding *run)
     const fbl_file *file = &run->file;
     const size_t tiles = file->tiles;
 
-    run->tile_samples = (size_t)file->tile_width * file->tile_height * file->channels;
+    run->tile_pixels = (size_t)file->tile_width * file->tile_height;
+    run->tile_samples = run->tile_pixels * file->channels;
     run->slot_bytes = run->tile_samples * fbl_sample_bytes(file) + 64;
     if (fby_buffer_reserve(&encoder->benches, run->workers * sizeof(bench)) ||
         fby_buffer_reserve(&encoder->pieces, tiles * sizeof(piece)) ||
         fby_buffer_reserve(&encoder->residuals, tiles * run->tile_samples * fbl_sample_bytes(file)) ||
         fby_buffer_reserve(&encoder->sums, tiles * run->tile_samples) ||
+        fby_buffer_reserve(&encoder->low, tiles * run->tile_pixels) ||
         fby_buffer_reserve(&encoder->colours, tiles * FBY_FBL_COLOURS * sizeof(fbl_colour)) ||
         fby_buffer_reserve(&encoder->slots, tiles * run->slot_bytes)) {
         return FBY_FBL_MEMORY;
@@ -650,6 +687,7 @@ static int prepare(encoding *run)
     run->piece = encoder->pieces.data;
     run->residuals = encoder->residuals.data;
     run->sums = encoder->sums.data;
+    run->low = encoder->low.data;
     run->colours = encoder->colours.data;
     run->slots = encoder->slots.data;
     fbl_buckets_make(file->bits, &run->buckets);
@@ -660,9 +698,24 @@ static int prepare(encoding *run)
     return FBY_FBL_OK;
 }
 
+/* Whether the picture's palette can have all its colours. */
+static int shared_look(encoding *run)
+{
+    const fbl_file *file = &run->file;
+    uint64_t pixels = (uint64_t)file->width * file->height;
+    uint64_t most = FBY_FBL_COLOURS + pixels / (run->level == FBY_FBL_FAST ? WIDE_PART_FAST : WIDE_PART);
+
+    if (fbl_pixel_bytes(file) == 1) return FBY_FBL_OK;
+    int result = fbl_shared_collect(file, &run->from, most < FBY_FBL_SHARED ? (uint32_t)most : FBY_FBL_SHARED,
+                                    &run->shared);
+    run->all_shared = !result;
+    return result < 0 ? FBY_FBL_MEMORY : FBY_FBL_OK;
+}
+
 static int encode(encoding *run, const fby_fbl_encode_options *options, fby_error *error)
 {
     int reason = prepare(run);
+    if (!reason) reason = shared_look(run);
     if (reason) return reason;
     fbl_parallel(run->workers, look_all, run);
     if (atomic_load(&run->out_of_range)) {

@@ -9,12 +9,13 @@
 enum {
     FBL_VERSION = 1,
     FBL_INDEX_ENTRY = 8,
-    FBL_SETS = FBY_FBL_PLANES + 1, /* a set a plane, and the palettes' */
-    FBL_PALETTE_SET = FBY_FBL_PLANES,
+    FBL_PALETTE_SET = FBY_FBL_PLANES, /* behind a set a plane */
+    FBL_LOW_SET,                      /* for the low bytes of wide indices */
+    FBL_SETS,
     FBL_COLOUR_BYTES = FBY_FBL_PLANES * 2,
-    /* Longest tables: what is present, the palette, and five sets of 64 x 4 + 16 x (3 + 8 x 4 + 7 x 9) bits.
+    /* Longest tables: what is present, the palette, and sets of 9 + 64 x 4 + 16 x (3 + 8 x 4 + 7 x 9) bits.
      */
-    FBL_TABLE_BYTES = 4 + FBY_FBL_COLOURS * FBL_COLOUR_BYTES + FBL_SETS * 256
+    FBL_TABLE_BYTES = 4 + FBY_FBL_SHARED * FBL_COLOUR_BYTES + FBL_SETS * 256
 };
 
 static inline uint32_t fbl_load32(const uint8_t *at)
@@ -70,7 +71,7 @@ typedef struct fbl_tables {
     uint32_t present; /* bit s: set[s] */
     fby_fbl_set set[FBL_SETS];
     uint32_t colours;
-    uint8_t colour[FBY_FBL_COLOURS * FBL_COLOUR_BYTES]; /* as samples of the picture */
+    uint8_t colour[FBY_FBL_SHARED * FBL_COLOUR_BYTES]; /* as samples of the picture */
 } fbl_tables;
 
 int fbl_tables_read(const fbl_file *file, const uint8_t *bytes, fbl_tables *tables, fby_error *error);

@@ -48,26 +48,33 @@ static bool pack_read(const fbl_file *file, fby_fbl_pack *pack)
     return true;
 }
 
+/* Bytes of a place in the picture's palette. */
+static size_t reference_bytes(uint32_t shared)
+{
+    return shared > 256 ? 2 : 1;
+}
+
 static bool colours_read(const fbl_file *file, const fbl_tables *tables, fby_fbl_palette *palette,
                          uint32_t how, uint8_t *colour)
 {
     fby_fbl_coded *coded = &palette->coded;
     const size_t pixel = fbl_pixel_bytes(file);
-    const uint8_t *own = coded->bytes;
-    size_t flags = how == COLOURS_MIXED ? (palette->colours + 7) / 8 : 0;
+    const uint8_t *flags = coded->bytes;
+    size_t flag_bytes = how == COLOURS_MIXED ? (palette->colours + 7) / 8 : 0;
 
-    if ((size_t)(coded->end - coded->bytes) < flags) return false;
-    coded->bytes += flags;
+    if ((size_t)(coded->end - coded->bytes) < flag_bytes) return false;
+    coded->bytes += flag_bytes;
     for (uint32_t i = 0; i < palette->colours; i++, colour += pixel) {
-        bool shared = how == COLOURS_MIXED ? own[i / 8] >> i % 8 & 1 : how == COLOURS_SHARED;
-        size_t bytes = shared ? 1 : pixel;
+        bool shared = how == COLOURS_MIXED ? flags[i / 8] >> i % 8 & 1 : how == COLOURS_SHARED;
+        size_t bytes = shared ? reference_bytes(tables->colours) : pixel;
         if ((size_t)(coded->end - coded->bytes) < bytes) return false;
-        if (!shared)
+        if (shared) {
+            uint32_t place = coded->bytes[0] | (bytes == 2 ? (uint32_t)coded->bytes[1] << 8 : 0);
+            if (place >= tables->colours) return false;
+            memcpy(colour, tables->colour + place * pixel, pixel);
+        } else {
             fbl_samples_copy(file, coded->bytes, file->channels, colour);
-        else if (*coded->bytes < tables->colours)
-            memcpy(colour, tables->colour + *coded->bytes * pixel, pixel);
-        else
-            return false;
+        }
         coded->bytes += bytes;
     }
     return true;
@@ -78,20 +85,25 @@ static bool palette_read(const fbl_file *file, const fbl_tables *tables, const u
     fby_fbl_palette *palette = &job->as.palette;
     fby_fbl_coded *coded = &palette->coded;
 
-    if (!(tables->present >> FBL_PALETTE_SET & 1) || coded->end - coded->bytes < 8) return false;
+    if (!(tables->present >> FBL_PALETTE_SET & 1) || coded->end - coded->bytes < 4) return false;
     palette->colours = coded->bytes[0];
-    uint32_t how = coded->bytes[1];
-    palette->active = fbl_load32(coded->bytes + 4);
-    palette->set = &tables->set[FBL_PALETTE_SET];
     palette->colour = job->colour;
-    if (!palette->colours || palette->colours > FBY_FBL_COLOURS || how > COLOURS_MIXED) return false;
-    if (fbl_load32(coded->bytes) >> 16) return false;
-    coded->bytes += 8;
-    if (!colours_read(file, tables, palette, how, job->colour)) return false;
-
+    palette->set = &tables->set[FBL_PALETTE_SET];
+    palette->low = NULL;
+    uint32_t how = coded->bytes[1];
+    if (palette->colours > FBY_FBL_COLOURS || how > COLOURS_MIXED) return false;
+    if (coded->bytes[2] || coded->bytes[3] || (!palette->colours && how)) return false;
+    coded->bytes += 4;
+    if (!palette->colours) {
+        if (!(tables->present >> FBL_LOW_SET & 1)) return false;
+        palette->colours = tables->colours;
+        palette->colour = tables->colour;
+        palette->low = &tables->set[FBL_LOW_SET];
+    } else if (!colours_read(file, tables, palette, how, job->colour)) {
+        return false;
+    }
     size_t head = ((size_t)(coded->bytes - tile) + 3) & ~(size_t)3;
-    size_t states = (size_t)4 * (uint32_t)__builtin_popcount(palette->active);
-    if ((size_t)(coded->end - tile) < head + states) return false;
+    if ((size_t)(coded->end - tile) < head + (size_t)4 * FBY_FBL_STATES) return false;
     coded->bytes = tile + head;
     coded->shape = fby_fbl_rans_shape(coded->shape.width, coded->shape.height);
     return true;
@@ -143,17 +155,16 @@ size_t fbl_pack_head_write(const fby_fbl_work *work, uint8_t *out)
     return 8 + (size_t)16 * work->channels;
 }
 
-size_t fbl_palette_head_write(const fbl_file *file, const uint8_t *colour, uint32_t colours,
-                              const int32_t *reference, uint32_t active, uint8_t *out)
+size_t fbl_palette_head_write(const fbl_file *file, uint32_t shared, const uint8_t *colour, uint32_t colours,
+                              const int32_t *reference, uint8_t *out)
 {
     const size_t pixel = fbl_pixel_bytes(file);
-    uint32_t shared = 0;
-    for (uint32_t i = 0; i < colours; i++) shared += reference[i] >= 0;
-    uint32_t how = shared == colours ? COLOURS_SHARED : shared ? COLOURS_MIXED : COLOURS_OWN;
-    uint8_t *flags = out + 8, *at = flags;
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < colours; i++) known += reference[i] >= 0;
+    uint32_t how = known && known == colours ? COLOURS_SHARED : known ? COLOURS_MIXED : COLOURS_OWN;
+    uint8_t *flags = out + 4, *at = flags;
 
     fbl_store32(out, colours | how << 8);
-    fbl_store32(out + 4, active);
     if (how == COLOURS_MIXED) {
         at += (colours + 7) / 8;
         memset(flags, 0, (size_t)(at - flags));
@@ -166,6 +177,7 @@ size_t fbl_palette_head_write(const fbl_file *file, const uint8_t *colour, uint3
         }
         if (how == COLOURS_MIXED) flags[i / 8] |= (uint8_t)(1u << i % 8);
         *at++ = (uint8_t)reference[i];
+        if (reference_bytes(shared) == 2) *at++ = (uint8_t)(reference[i] >> 8);
     }
     while ((at - out) % 4) *at++ = 0;
     return (size_t)(at - out);

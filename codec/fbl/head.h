@@ -20,13 +20,14 @@ bool fbl_head_read(const fbl_file *file, const fbl_tables *tables, const fbl_til
                    const fby_fbl_place *place, fbl_job *job);
 
 /* Bytes of a head at most. */
-enum { FBL_HEAD_BYTES = 16 + FBY_FBL_COLOURS * (FBL_COLOUR_BYTES + 1) + 4 * FBY_LANES };
+enum { FBL_HEAD_BYTES = 16 + FBY_FBL_COLOURS * (FBL_COLOUR_BYTES + 1) };
 
 /* Each writes a head and returns its bytes. */
 size_t fbl_rans_head_write(const fby_fbl_work *work, uint8_t *out);
 size_t fbl_pack_head_write(const fby_fbl_work *work, uint8_t *out);
-/* `reference`: per colour its place in the picture's palette, or -1. */
-size_t fbl_palette_head_write(const fbl_file *file, const uint8_t *colour, uint32_t colours,
-                              const int32_t *reference, uint32_t active, uint8_t *out);
+/* `reference`: per colour its place in the picture's palette of `shared` colours, or -1. No colours: the tile
+ * uses that palette as it is. */
+size_t fbl_palette_head_write(const fbl_file *file, uint32_t shared, const uint8_t *colour, uint32_t colours,
+                              const int32_t *reference, uint8_t *out);
 
 #endif

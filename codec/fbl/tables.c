@@ -4,12 +4,12 @@
 #include "codec/fbl/bits.h"
 #include "codec/fbl/file.h"
 
-enum { TABLES_HEAD = 2 };
+enum { TABLES_HEAD = 4 };
 
 /* Bits that say how many raw bits a class has. */
 static uint32_t raw_bits_of(const fbl_file *file, uint32_t set)
 {
-    return file->bits > 8 && set != FBL_PALETTE_SET ? 4 : 3;
+    return file->bits > 8 && set < FBL_PALETTE_SET ? 4 : 3;
 }
 
 static bool contexts_read(fbl_bits *bits, fby_fbl_set *set)
@@ -49,7 +49,7 @@ static bool classes_read(fbl_bits *bits, fby_fbl_set *set, uint32_t context, uin
 
 static bool set_read(const fbl_file *file, fbl_bits *bits, uint32_t index, fby_fbl_set *set)
 {
-    uint32_t mask = index == FBL_PALETTE_SET ? 255 : (1u << file->bits) - 1;
+    uint32_t mask = index >= FBL_PALETTE_SET ? 255 : (1u << file->bits) - 1;
 
     memset(set, 0, sizeof *set);
     set->shift = fbl_bits_read(bits, 4);
@@ -59,7 +59,7 @@ static bool set_read(const fbl_file *file, fbl_bits *bits, uint32_t index, fby_f
         if (!classes_read(bits, set, context, raw_bits_of(file, index), mask)) return false;
     }
     fby_fbl_set_finish(set);
-    return !bits->short_of_bits && !(file->bits == 8 && set->shift);
+    return !bits->short_of_bits && !(set->shift && (file->bits == 8 || index >= FBL_PALETTE_SET));
 }
 
 static int corrupt(fby_error *error, const char *what)
@@ -72,9 +72,9 @@ int fbl_tables_read(const fbl_file *file, const uint8_t *bytes, fbl_tables *tabl
 {
     if (file->table_bytes < TABLES_HEAD) return corrupt(error, "nothing");
     tables->present = bytes[0];
-    tables->colours = bytes[1];
+    tables->colours = (uint32_t)bytes[2] | (uint32_t)bytes[3] << 8;
     size_t palette = tables->colours * fbl_pixel_bytes(file);
-    if (tables->present >> FBL_SETS || tables->colours > FBY_FBL_COLOURS)
+    if (tables->present >> FBL_SETS || bytes[1] || tables->colours > FBY_FBL_SHARED)
         return corrupt(error, "what can't be");
     if (TABLES_HEAD + palette > file->table_bytes) return corrupt(error, "a palette that doesn't fit");
     fbl_samples_copy(file, bytes + TABLES_HEAD, (size_t)tables->colours * file->channels, tables->colour);
@@ -127,7 +127,8 @@ size_t fbl_tables_write(const fbl_file *file, const fbl_tables *tables, uint8_t 
 
     memset(bytes, 0, FBL_TABLE_BYTES);
     bytes[0] = (uint8_t)tables->present;
-    bytes[1] = (uint8_t)tables->colours;
+    bytes[2] = (uint8_t)tables->colours;
+    bytes[3] = (uint8_t)(tables->colours >> 8);
     fbl_samples_copy(file, tables->colour, (size_t)tables->colours * file->channels, bytes + TABLES_HEAD);
 
     fbl_bits bits = {.out = bytes, .at = (TABLES_HEAD + palette) * 8};

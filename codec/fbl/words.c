@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "codec/fbl/file.h"
+#include "kernels/fbl_indices.h"
 
 enum { TOP_BITS = 32 - FBY_FBL_SCALE_BITS };
 
@@ -71,11 +72,11 @@ static inline uint32_t class_push(const fbl_class *class, uint32_t x, uint32_t l
 }
 
 static inline void push_bytes(const fbl_coder *coder, const uint8_t *value, const uint8_t *sum,
-                              uint32_t active, uint32_t *state, uint8_t **to)
+                              uint32_t *state, uint8_t **to)
 {
     uint8_t *at = *to;
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
-        if (!(active >> lane & 1)) continue;
+
         uint32_t row = coder->context[sum[lane]] * (uint32_t)FBL_BUCKETS;
         const fbl_class *class = &coder->class[coder->class_of[row + value[lane]]];
         state[lane] = class_push(class, state[lane], class->raw, (uint32_t)value[lane] - class->base, &at);
@@ -84,7 +85,7 @@ static inline void push_bytes(const fbl_coder *coder, const uint8_t *value, cons
 }
 
 static inline void push_longs(const fbl_coder *coder, const uint16_t *value, const uint8_t *sum,
-                              uint32_t active, uint32_t *state, uint8_t **to)
+                              uint32_t *state, uint8_t **to)
 {
     const fbl_class *class[FBY_LANES];
     uint8_t *at = *to;
@@ -96,14 +97,14 @@ static inline void push_longs(const fbl_coder *coder, const uint16_t *value, con
     }
     /* The decoder takes the low bits of all lanes before the high ones. */
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
-        if (!(active >> lane & 1) || class[lane] -> raw <= FBY_FBL_STEP_BITS) continue;
+        if (class[lane] -> raw <= FBY_FBL_STEP_BITS) continue;
         uint32_t bits = class[lane]->raw - FBY_FBL_STEP_BITS, x = state[lane];
         uint32_t high = (uint32_t)(value[lane] - class[lane] -> base) >> FBY_FBL_STEP_BITS;
         x = state_shrink(x, x >> (32 - bits) != 0, &at);
         state[lane] = x << bits | high;
     }
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
-        if (!(active >> lane & 1)) continue;
+
         uint32_t bits = class[lane]->raw < FBY_FBL_STEP_BITS ? class[lane]->raw : FBY_FBL_STEP_BITS;
         uint32_t low = (uint32_t)(value[lane] - class[lane] -> base) & ((1u << bits) - 1);
         state[lane] = class_push(class[lane], state[lane], bits, low, &at);
@@ -121,16 +122,50 @@ uint8_t *fbl_words_write(const fbl_symbols *symbols, uint8_t *room, size_t bytes
         const fbl_coder *coder = symbols->coder[i / symbols->run % symbols->coders];
         const uint8_t *sum = symbols->sums + (size_t)i * FBY_LANES;
         if (coder->bits == 8)
-            push_bytes(coder, (const uint8_t *)symbols->values + (size_t)i * FBY_LANES, sum, symbols->active,
-                       state, &at);
+            push_bytes(coder, (const uint8_t *)symbols->values + (size_t)i * FBY_LANES, sum, state, &at);
         else
-            push_longs(coder, (const uint16_t *)symbols->values + (size_t)i * FBY_LANES, sum, symbols->active,
-                       state, &at);
+            push_longs(coder, (const uint16_t *)symbols->values + (size_t)i * FBY_LANES, sum, state, &at);
     }
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
-        if (!(symbols->active >> lane & 1)) continue;
+
         at -= 4;
         fbl_store32(at, state[lane]);
+    }
+    return at;
+}
+
+static inline void push_one(const fbl_coder *coder, uint32_t sum, uint32_t value, uint32_t *state,
+                            uint8_t **at)
+{
+    const fbl_class *class =
+        &coder->class[coder->class_of[coder->context[sum] * (uint32_t)FBL_BUCKETS + value]];
+    *state = class_push(class, *state, class->raw, value - class->base, at);
+}
+
+size_t fbl_indices_bytes(const fbl_indices *indices)
+{
+    return (size_t)4 * FBY_FBL_STATES + (size_t)indices->count * FBY_LANES * (indices->low ? 4 : 2) + 8;
+}
+
+uint8_t *fbl_indices_write(const fbl_indices *indices, uint8_t *room, size_t bytes)
+{
+    uint32_t state[FBY_FBL_STATES];
+    uint8_t *at = room + bytes;
+
+    for (uint32_t i = 0; i < FBY_FBL_STATES; i++) state[i] = FBY_FBL_STATE_END;
+    for (size_t group = (size_t)indices->count * FBY_LANES; group; group -= FBY_FBL_STATES) {
+        const size_t first = group - FBY_FBL_STATES;
+        const uint8_t *symbol = indices->symbols + first, *sum = indices->sums + first;
+        for (uint32_t i = FBY_FBL_STATES; indices->low && i-- > 0;) {
+            if (symbol[i] < FBY_FBL_NEIGHBOURS) continue;
+            push_one(indices->low_coder, fby_fbl_low_sum(symbol[i]), indices->low[first + i], &state[i], &at);
+        }
+        for (uint32_t i = FBY_FBL_STATES; i-- > 0;)
+            push_one(indices->coder, sum[i], symbol[i], &state[i], &at);
+    }
+    for (uint32_t i = FBY_FBL_STATES; i-- > 0;) {
+        at -= 4;
+        fbl_store32(at, state[i]);
     }
     return at;
 }

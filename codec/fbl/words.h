@@ -29,7 +29,7 @@ typedef struct fbl_symbols {
     uint32_t count; /* of each lane */
     uint32_t run, coders;
     const fbl_coder *coder[FBY_FBL_PLANES];
-    uint32_t active; /* bit `lane`: coded at all */
+
 } fbl_symbols;
 
 /* Bytes that the symbols may take: states, and up to two words each. */
@@ -37,5 +37,15 @@ size_t fbl_words_bytes(const fbl_symbols *symbols);
 /* Writes states and words to the end of `room`, whose `bytes` are as many as the above says; returns where
  * they begin. */
 uint8_t *fbl_words_write(const fbl_symbols *symbols, uint8_t *room, size_t bytes);
+
+/* A palette tile's symbols, as fby_fbl_indices_model makes them. */
+typedef struct fbl_indices {
+    const uint8_t *symbols, *sums, *low; /* low: NULL but for wide indices */
+    uint32_t count;                      /* of each lane */
+    const fbl_coder *coder, *low_coder;
+} fbl_indices;
+
+size_t fbl_indices_bytes(const fbl_indices *indices);
+uint8_t *fbl_indices_write(const fbl_indices *indices, uint8_t *room, size_t bytes);
 
 #endif
