@@ -46,6 +46,7 @@ typedef struct fby_kept_item {
     uint32_t holders; /* atomic */
     fby_kept_place place;
     fby_budget *budget;
+    bool awaited; /* the owner's own note: the run that fills it isn't over */
 } fby_kept_item;
 
 fby_kept_item *fby_kept_item_make(fby_budget *budget); /* one holder; NULL without memory */

@@ -39,6 +39,7 @@ static void task_free(fby_task *task)
     free(task->class_names);
     free(task->classes);
     free(task->had);
+    free(task->had_counts);
     free(task->name);
     free(task->base);
     free(task->spec);

@@ -63,6 +63,12 @@ static int state_add(merging *all, const void *bytes, size_t size, uint32_t at, 
     } else if (fby_state_is_merged(state)) {
         status = fby_fail(error, FBY_EINVAL,
                           "state %u of the list is merged from others already: expected those of ranks", at);
+    } else if (state->identity.echo) {
+        status =
+            fby_fail(error, FBY_EINVAL,
+                     "state %u of the list is of a task that echoes: expected to go on with the ranks that "
+                     "it had",
+                     at);
     } else if (!at) {
         all->first = *state;
         all->merged = calloc(1, sizeof *state + (state->identity.samples / 64 + 1) * 8);

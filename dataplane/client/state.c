@@ -15,11 +15,17 @@ void fby_had_set(fby_task *task, const fby_opened *opened)
 
 int fby_had_begin(fby_task *task, const fby_state_head *state, fby_error *error)
 {
-    uint64_t words = task->identity.samples / 64 + 1;
+    uint64_t room = task->identity.samples / 64 + 1;
     if (task->identity.order == FBY_STATE_SHARED && !task->had) {
-        task->had = calloc(words, sizeof *task->had);
+        task->had = calloc(room, sizeof *task->had);
         if (!task->had)
             return fby_fail(error, FBY_ENOMEM, "no memory for a bitmap of %llu samples",
+                            (unsigned long long)task->identity.samples);
+    }
+    if (task->had && task->identity.echo == FBY_STATE_ECHO_COUNTED && !task->had_counts) {
+        task->had_counts = calloc((task->identity.samples + 7) / 8, 8);
+        if (!task->had_counts)
+            return fby_fail(error, FBY_ENOMEM, "no memory to count %llu samples",
                             (unsigned long long)task->identity.samples);
     }
     if (!state) return 0;
@@ -29,7 +35,10 @@ int fby_had_begin(fby_task *task, const fby_state_head *state, fby_error *error)
         task->had_behind = state->behind;
         task->had_part = task->had_samples = state->part;
     }
-    if (task->had) memcpy(task->had, state + 1, fby_state_words(state) * 8);
+    uint64_t words = fby_state_words(state);
+    if (task->had) memcpy(task->had, state + 1, words * 8);
+    if (task->had_counts)
+        memcpy(task->had_counts, (const uint64_t *)(state + 1) + words, fby_state_count_words(state) * 8);
     return 0;
 }
 
@@ -37,6 +46,8 @@ static void had_epoch_set(fby_task *task, uint64_t epoch)
 {
     if (task->had && (task->had_behind | task->had_samples))
         memset(task->had, 0, (task->identity.samples / 64 + 1) * 8);
+    if (task->had_counts && task->had_samples)
+        memset(task->had_counts, 0, (task->identity.samples + 7) / 8 * 8);
     task->had_epoch = epoch;
     task->had_behind = task->had_samples = 0;
     task->had_part = task->info.samples;
@@ -47,10 +58,13 @@ static void had_epoch_set(fby_task *task, uint64_t epoch)
 void fby_had_add(fby_task *task, const fby_batch *batch)
 {
     if (batch->epoch != task->had_epoch) had_epoch_set(task, batch->epoch);
-    task->had_samples += batch->count;
-    for (uint32_t i = 0; task->had && i < batch->count; i++) {
+    bool fresh_only = task->identity.echo == FBY_STATE_ECHO_FREE;
+    for (uint32_t i = 0; i < batch->count; i++) {
         uint64_t id = batch->ids[i];
-        if (id < task->identity.samples) task->had[id / 64] |= UINT64_C(1) << id % 64;
+        task->had_samples += !fresh_only || !(batch->flags[i] & FBY_SAMPLE_REPEAT);
+        if (!task->had || id >= task->identity.samples) continue;
+        task->had[id / 64] |= UINT64_C(1) << id % 64;
+        if (task->had_counts && task->had_counts[id] < UINT8_MAX) task->had_counts[id]++;
     }
     if (batch->last && task->ranks == 1) had_epoch_set(task, batch->epoch + 1);
 }
@@ -76,11 +90,12 @@ fby_state_head *fby_had_state(fby_task *task)
         .part = task->had_part,
         .position = task->had_samples,
     };
-    uint64_t bytes = fby_state_words(&head) * 8;
-    fby_state_head *state = malloc(sizeof *state + bytes);
+    uint64_t words = fby_state_words(&head), count_words = fby_state_count_words(&head);
+    fby_state_head *state = malloc(sizeof *state + (words + count_words) * 8);
     if (!state) return NULL;
     *state = head;
-    if (bytes) memcpy(fby_state_bitmap(state), task->had, bytes);
+    if (words) memcpy(fby_state_bitmap(state), task->had, words * 8);
+    if (count_words) memcpy(fby_state_counts(state), task->had_counts, count_words * 8);
     fby_state_seal(state);
     return state;
 }

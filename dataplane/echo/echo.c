@@ -484,3 +484,155 @@ void fby_echo_get_seat_stats(const fby_echo *echo, uint32_t seat, fby_echo_seat_
     out->owed = s->owed;
     out->items = s->items;
 }
+
+/* --- going on from a state
+ * ------------------------------------------------------------------------------------------ */
+
+static int echo_alone(fby_echo **out, const fby_echo_seat_options *what, fby_error *error)
+{
+    int status = fby_echo_create(out, what->history + what->epoch, error);
+    if (!status) fby_echo_enter(*out, 0, what);
+    return status;
+}
+
+/* One batch's fresh samples, or emissions of what is owed. FBY_EEND where the seat wants neither. */
+static int replay_step(fby_echo *echo, uint64_t left, fby_echo_draw *draw)
+{
+    uint64_t fresh = least(fby_echo_wants_fresh(echo, 0), left);
+    for (uint64_t i = 0; i < fresh; i++) {
+        const fby_echo_fresh one = {.id = (uint32_t)(echo->seat[0].fresh + i)};
+        int status = fby_echo_add(echo, 1, &one);
+        if (status) return status;
+    }
+    if (fresh) {
+        fby_echo_drawn(echo, 0, (uint32_t)fresh);
+        return FBY_OK;
+    }
+    if (!fby_echo_draw_again(echo, 0, 1, (uint32_t)least(left, FBY_ECHO_DRAW_MOST), draw)) return FBY_EEND;
+    return FBY_OK;
+}
+
+int fby_echo_replay(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted, fby_error *error)
+{
+    *out = NULL;
+    fby_echo *echo = NULL;
+    fby_echo_draw *draw = malloc(sizeof *draw);
+    int status = draw ? echo_alone(&echo, what, error) : FBY_ENOMEM;
+    while (!status && echo->seat[0].emitted < emitted)
+        status = replay_step(echo, emitted - echo->seat[0].emitted, draw);
+    free(draw);
+    if (status == FBY_ENOMEM) fby_fail(error, status, "no memory for what an echo owes");
+    if (status == FBY_EEND)
+        fby_fail(error, FBY_EINVAL, "an echo's epoch doesn't come to %llu emissions",
+                 (unsigned long long)emitted);
+    if (status) {
+        fby_echo_destroy(&echo);
+        return status == FBY_EEND ? FBY_EINVAL : status;
+    }
+    echo->seat[0].stats = (fby_echo_seat_stats){0};
+    *out = echo;
+    return FBY_OK;
+}
+
+/* Owes `again` more emissions of a sample that came `had` times. */
+static int owe_rest(fby_echo *echo, uint32_t id, uint32_t had, uint32_t again)
+{
+    fby_echo_pool *pool = fby_echo_pools_find(&echo->pools, 1);
+    fby_echo_item *item = calloc(1, sizeof *item);
+    if (!pool || !item || !fby_echo_units_reserve(&pool->units, again)) {
+        free(item);
+        return FBY_ENOMEM;
+    }
+    *item = (fby_echo_item){.id = id, .units = again};
+    for (uint32_t k = 0; k < again; k++) fby_echo_units_add(&pool->units, (fby_echo_unit){item, had + k});
+    owe(echo, 0, item, again);
+    return FBY_OK;
+}
+
+int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted,
+                     const uint8_t *counts, uint64_t ids, fby_error *error)
+{
+    *out = NULL;
+    fby_echo *echo;
+    int status = echo_alone(&echo, what, error);
+    if (status) return status;
+    seat_state *s = &echo->seat[0];
+    uint32_t whole = is_auto(s) ? 0 : (uint32_t)s->what.factor, partly = 0;
+    uint64_t certain = 0;
+    for (uint64_t id = 0; id < ids; id++) {
+        if (!counts[id]) continue;
+        s->fresh++;
+        if (counts[id] < whole) certain += whole - counts[id];
+        partly += counts[id] <= whole;
+    }
+    if (s->fresh > s->what.part) s->fresh = s->what.part;
+    s->came = s->fresh;
+    s->emitted = emitted;
+    /* Of those that came no more than floor(f) times some come once more: as many as the epoch's number says.
+     */
+    uint64_t due = is_auto(s) ? 0 : emissions_of(s->what.factor, s->fresh);
+    uint64_t owed = due > emitted ? due - emitted : 0, extra = owed > certain ? owed - certain : 0;
+    for (uint64_t id = 0; id < ids && !status && owed; id++) {
+        if (!counts[id] || counts[id] > whole) continue;
+        uint64_t again = whole - counts[id];
+        /* Selection sampling: each of those left is as likely as any other (Knuth, TAOCP 2, 3.4.2 S). */
+        if (extra && fby_generator_below(&echo->generator, partly) < extra) {
+            again++;
+            extra--;
+        }
+        partly--;
+        again = least(again, owed);
+        owed -= again;
+        if (again) status = owe_rest(echo, (uint32_t)id, counts[id], (uint32_t)again);
+    }
+    if (status) {
+        fby_echo_destroy(&echo);
+        return fby_fail(error, status, "no memory for what an echo owes");
+    }
+    *out = echo;
+    return FBY_OK;
+}
+
+uint64_t fby_echo_fresh_of(const fby_echo *echo, uint32_t seat)
+{
+    return echo->seat[seat].fresh;
+}
+
+/* An item of seat 0 of another echo becomes one of `seat` here; its units come one by one. */
+static void item_adopt(fby_echo *echo, uint32_t seat, fby_echo_item *item, uint64_t turn,
+                       uint32_t (*id_of)(void *, uint64_t), void *user)
+{
+    if (item->mark == UINT64_MAX) return;
+    item->mark = UINT64_MAX; /* seen; no draw has this number */
+    uint8_t left = item->left[0];
+    item->left[0] = 0;
+    item->left[seat] = left;
+    item->turn = turn;
+    item->epoch = echo->seat[seat].epoch;
+    if (id_of) item->id = id_of(user, item->id);
+}
+
+void fby_echo_adopt(fby_echo *echo, uint32_t seat, fby_echo **own, uint64_t turn,
+                    uint32_t (*id_of)(void *user, uint64_t position), void *user)
+{
+    seat_state *s = &echo->seat[seat];
+    *s = (*own)->seat[0];
+    echo->seats |= UINT64_C(1) << seat;
+    (*own)->seat[0] = (seat_state){0};
+    (*own)->seats = 0;
+    for (uint32_t i = 0; i < s->own.count; i++)
+        item_adopt(echo, seat, s->own.list[i].item, turn, id_of, user);
+    fby_echo_units *from = (*own)->pools.count ? &(*own)->pools.list[0].units : NULL;
+    fby_echo_pool *pool = from && from->count ? fby_echo_pools_find(&echo->pools, UINT64_C(1) << seat) : NULL;
+    if (pool && fby_echo_units_reserve(&pool->units, from->count)) {
+        while (from->count) {
+            fby_echo_unit unit = fby_echo_units_remove(from, from->count - 1);
+            item_adopt(echo, seat, unit.item, turn, id_of, user);
+            fby_echo_units_add(&pool->units, unit);
+        }
+    } else if (from && from->count) {
+        s->owed = s->items = 0; /* without memory it is owed nothing: its epoch ends earlier */
+        s->total = s->emitted + fresh_left(s);
+    }
+    fby_echo_destroy(own);
+}

@@ -78,6 +78,25 @@ typedef struct fby_echo_fresh {
 /* FBY_ENOMEM: they are owed less than they should be, and their epochs end earlier. */
 int fby_echo_add(fby_echo *echo, uint64_t seats, const fby_echo_fresh *fresh);
 
+/* --- going on from a state. An echo with one seat, number 0, is made apart; a seat of another one adopts it.
+ */
+
+/* Fixed orders: as it is after the first `emitted` emissions of the epoch, in whole batches. Its items' ids
+ * are their positions in the order until they are adopted. Takes time in proportion to `emitted`. FBY_ENOMEM.
+ */
+int fby_echo_replay(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted, fby_error *error);
+/* Shared order: counts[id] emissions of each of `ids` ids were had, `emitted` in all. What is owed is told
+ * from that: so much that the epoch comes out at its number, of samples that came less often than they may.
+ * Auto owes nothing any more. FBY_ENOMEM. */
+int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted,
+                     const uint8_t *counts, uint64_t ids, fby_error *error);
+/* How many of the epoch's samples came fresh. */
+uint64_t fby_echo_fresh_of(const fby_echo *echo, uint32_t seat);
+/* Takes over *own, which goes, as the seat `seat`, which must be free. `turn` is the counter of the items'
+ * random ops; id_of makes ids of positions, NULL where they are ids. `kept` as for fby_echo_add, of none. */
+void fby_echo_adopt(fby_echo *echo, uint32_t seat, fby_echo **own, uint64_t turn,
+                    uint32_t (*id_of)(void *user, uint64_t position), void *user);
+
 typedef struct fby_echo_draw {
     uint32_t count;
     uint64_t seats;      /* that are served */

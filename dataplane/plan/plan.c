@@ -237,6 +237,13 @@ fby_branch_info fby_plan_branch(const fby_plan *plan, uint32_t branch)
     return plan->branches[branch];
 }
 
+int32_t fby_plan_stage_find(const fby_plan *plan, fby_digest key)
+{
+    for (uint32_t i = 0; i < plan->stage_count; i++)
+        if (fby_digest_equal(plan->stages[i].key, key)) return (int32_t)i;
+    return -1;
+}
+
 int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch)
 {
     return plan->echo[branch];
@@ -248,7 +255,7 @@ void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache)
     fby_cache *before = at->cache;
     at->cache = fby_cache_hold(cache);
     plan->caches = true;
-    fby_cache_release(&before);
+    if (before) fby_cache_release(&before);
 }
 
 uint32_t fby_plan_stages(const fby_plan *plan)

@@ -51,7 +51,9 @@ typedef struct fby_stage_info {
 uint32_t fby_plan_stages(const fby_plan *plan);
 void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out);
 
-/* The stage at which a branch echoes; -1: it doesn't. */
+/* The stage of this key; -1: there is none. */
+int32_t fby_plan_stage_find(const fby_plan *plan, fby_digest key);
+/* The stage at which a branch echoes, as the spec that it was made of says; -1: it doesn't. */
 int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch);
 /* Has a stage keep what it makes in `cache`, which the plan holds. Before the plan is run. */
 void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache);

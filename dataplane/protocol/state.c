@@ -24,7 +24,7 @@ void fby_state_seal(fby_state_head *state)
 {
     state->magic = FBY_STATE_MAGIC;
     state->version = FBY_STATE_VERSION;
-    state->bytes = sizeof *state + fby_state_words(state) * 8;
+    state->bytes = sizeof *state + (fby_state_words(state) + fby_state_count_words(state)) * 8;
     state->sum = sum_of(state);
 }
 
@@ -46,7 +46,9 @@ int fby_state_check(const fby_state_head *state, uint64_t bytes, fby_error *erro
     const fby_task_identity *identity = &state->identity;
     bool is_place = identity->ranks ? identity->rank < identity->ranks : !identity->rank;
     if (identity->samples > SAMPLES_MOST || identity->ranks > FBY_STATE_RANKS || !is_place ||
-        sizeof *state + fby_state_words(state) * 8 != bytes || state->sum != sum_of(state))
+        identity->echo > FBY_STATE_ECHO_FREE ||
+        sizeof *state + (fby_state_words(state) + fby_state_count_words(state)) * 8 != bytes ||
+        state->sum != sum_of(state))
         return fby_fail(error, FBY_EINVAL, "the state is damaged: its %llu bytes don't agree with each other",
                         (unsigned long long)bytes);
     return 0;
@@ -100,6 +102,8 @@ static int same_task(const fby_task_identity *saved, const fby_task_identity *no
                         "%s: the state is of a task with order: %s, this one has order: %s", name,
                         order_name(saved->order), order_name(now->order));
     if (saved->seed != now->seed) return other(name, "seed", saved->seed, now->seed, error);
+    if (saved->echo != now->echo)
+        return fby_fail(error, FBY_EINVAL, "%s: the state is of a task with another echo", name);
     if (saved->drop_last != now->drop_last)
         return other(name, "drop_last:", saved->drop_last, now->drop_last, error);
     if (saved->ranks) {
@@ -121,6 +125,18 @@ static int bitmap_fits(const fby_state_head *state, const char *name, fby_error 
     const uint64_t *bitmap = (const uint64_t *)(state + 1);
     if (!words) return 0;
     for (uint64_t i = 0; i < words; i++) had += (uint64_t)__builtin_popcountll(bitmap[i]);
+    const uint8_t *counts = (const uint8_t *)(bitmap + words);
+    uint64_t counted = 0;
+    for (uint64_t i = 0; fby_state_count_words(state) && i < samples; i++) {
+        counted += counts[i];
+        if ((counts[i] == 0) == (bitmap[i / 64] >> i % 64 & 1))
+            return fby_fail(error, FBY_EINVAL,
+                            "%s: the state counts id %llu %u times, but lists it otherwise", name,
+                            (unsigned long long)i, counts[i]);
+    }
+    if (counted > state->position)
+        return fby_fail(error, FBY_EINVAL, "%s: the state counts %llu samples, of %llu that it claims", name,
+                        (unsigned long long)counted, (unsigned long long)state->position);
     bool beyond = samples % 64 && bitmap[words - 1] >> samples % 64;
     uint64_t most = state->behind + state->position;
     /* Of several ranks each lists what it had itself, and all what lay behind. */
@@ -147,7 +163,8 @@ int fby_state_fits(const fby_state_head *state, const fby_state_task *task, fby_
                         (unsigned long long)state->behind, (unsigned long long)task->samples);
     bool merged = fby_state_is_merged(state);
     bool whole = state->position == state->part && (identity->ranks > 1 || !state->part);
-    bool within = state->position < state->part && !(state->position % identity->batch);
+    bool batches = identity->echo == FBY_STATE_ECHO_FREE || !(state->position % identity->batch);
+    bool within = state->position < state->part && batches;
     if (merged ? state->position || state->part : state->part != task->part || !(whole || within))
         return fby_fail(
             error, FBY_EINVAL,

@@ -3,6 +3,8 @@
  *
  *     head | bitmap of the ids that were had of its epoch (shared order, once there were any): words of 64,
  *            id 0 in the lowest bit of the first
+ *          | how often each id was had, a byte each, filled up to whole words (of a task that echoes, where
+ * there is a bitmap)
  *
  * An epoch is dealt to a task's ranks in equal parts. One that goes on with another number of ranks is dealt
  * anew: what was had by then lies `behind`, and each rank has a part of the rest. What all ranks had comes
@@ -32,6 +34,13 @@ enum { FBY_STATE_RANKS = 1024 }; /* at most, of a task */
 /* `order` of a task: the values of the spec's fby_order. */
 enum { FBY_STATE_SHARED = 0 };
 
+/* How a task emits samples again, which tells what its position counts. */
+typedef enum fby_state_echo {
+    FBY_STATE_ECHO_NONE,
+    FBY_STATE_ECHO_COUNTED, /* each as often as a factor says: all emissions */
+    FBY_STATE_ECHO_FREE /* as time goes, or whole batches: fresh samples alone; what was owed is dropped */
+} fby_state_echo;
+
 /* Which task it is: a state fits tasks of the same, whatever crew they are; a merged one, whatever their
  * ranks and batches are. */
 typedef struct fby_task_identity {
@@ -42,7 +51,7 @@ typedef struct fby_task_identity {
     uint64_t seed;                      /* of strict order; 0 elsewhere */
     uint32_t order, batch, drop_last;
     uint32_t rank, ranks; /* one of so many; 0 of 0: merged */
-    uint32_t reserved;
+    uint32_t echo;        /* fby_state_echo */
     uint64_t crew; /* of several ranks, and of their merged state: a number that those which ran together
                       have in common */
 } fby_task_identity;
@@ -75,9 +84,28 @@ static inline uint64_t fby_state_words(const fby_state_head *head)
     return head->identity.samples / 64 + (head->identity.samples % 64 != 0);
 }
 
+/* Words of the counts behind it. */
+static inline uint64_t fby_state_count_words(const fby_state_head *head)
+{
+    bool counted = head->identity.echo == FBY_STATE_ECHO_COUNTED && fby_state_words(head);
+    return counted ? (head->identity.samples + 7) / 8 : 0;
+}
+
+/* The most bytes that the state of such a task has. */
+static inline uint64_t fby_state_bytes_most(const fby_task_identity *identity)
+{
+    uint64_t counts = identity->echo == FBY_STATE_ECHO_COUNTED ? (identity->samples + 7) / 8 : 0;
+    return sizeof(fby_state_head) + (identity->samples / 64 + 1 + counts) * 8;
+}
+
 static inline uint64_t *fby_state_bitmap(fby_state_head *state)
 {
     return (uint64_t *)(state + 1);
+}
+
+static inline uint8_t *fby_state_counts(fby_state_head *state)
+{
+    return (uint8_t *)(fby_state_bitmap(state) + fby_state_words(state));
 }
 
 /* Where the next batch comes from: the samples before it in the task's part of its epoch. A merged state must

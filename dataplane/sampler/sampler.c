@@ -121,6 +121,17 @@ void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, u
     fby_sampler_task_seek_rank(t);
 }
 
+uint32_t fby_sampler_id_at(const fby_sampler *sampler, uint32_t task, uint32_t rank, uint64_t position,
+                           uint64_t epoch)
+{
+    const fby_task_state *t = task_at(sampler, task);
+    if (!t || is_shared(t)) return 0;
+    fby_permutation order;
+    fby_permutation_set(&order, t->ids, t->seed, epoch);
+    uint64_t behind = epoch == t->epoch ? t->behind : 0;
+    return id_ordered(t, &order, (uint32_t)((behind + rank + position * t->ranks) % t->ids));
+}
+
 void fby_sampler_take(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count)
 {
     fby_task_state *t = task_at(sampler, task);

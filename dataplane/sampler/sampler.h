@@ -105,6 +105,10 @@ int fby_sampler_draw(fby_sampler *sampler, uint64_t blocked, fby_draw *out);
 /* `count` samples that were drawn for a rank of a task came back from its client (or were dropped). */
 void fby_sampler_give_back(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
 
+/* A fixed order's id at a position of a rank's part of an epoch. */
+uint32_t fby_sampler_id_at(const fby_sampler *sampler, uint32_t task, uint32_t rank, uint64_t position,
+                           uint64_t epoch);
+
 /* `count` samples more are out for a rank of a task: what it gets without a draw of this sampler. */
 void fby_sampler_take(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32_t count);
 

@@ -112,13 +112,9 @@ bool fby_caches_forget(fby_source *source)
 
 void fby_caches_attach(const fby_source *source, fby_plan *plan)
 {
-    for (uint32_t i = 0; i < fby_plan_stages(plan); i++) {
-        fby_stage_info stage;
-        fby_plan_stage(plan, i, &stage);
-        for (const fby_subscription *task = source->tasks; task && stage.cache_bytes;
-             task = task->next_of_source)
-            for (uint32_t k = 0; k < task->cache_count; k++)
-                if (fby_digest_equal(task->caches[k]->key, stage.key))
-                    fby_plan_cache_attach(plan, i, task->caches[k]->cache);
-    }
+    for (const fby_subscription *task = source->tasks; task; task = task->next_of_source)
+        for (uint32_t k = 0; k < task->cache_count && task->joined; k++) {
+            int32_t stage = fby_plan_stage_find(plan, task->caches[k]->key);
+            if (stage >= 0) fby_plan_cache_attach(plan, (uint32_t)stage, task->caches[k]->cache);
+        }
 }

@@ -54,22 +54,71 @@ static uint64_t history_of(const fby_subscription *task)
     return hash ^ hash >> 32;
 }
 
-int fby_echoes_join(fby_subscription *task, fby_error *error)
+static fby_echo_seat_options seat_options(const fby_subscription *task, uint64_t fresh, uint64_t epoch)
 {
     const fby_spec_echo *echo = &task->spec->echo;
-    if (echo->kind != FBY_ECHO_SAMPLES) return FBY_OK;
-    fby_source_echo *of = echo_find(task->source, task->echo_key, error);
-    if (!of) return FBY_ENOMEM;
-    fby_echo_seat_options what = {.factor = echo->factor,
-                                  .max = echo->max,
-                                  .buffer = echo->buffer,
-                                  .batch = task->spec->batch_size,
-                                  .drop_last = task->spec->drop_last,
-                                  .part = task->samples,
-                                  .ordered = is_ordered(task),
-                                  .history = history_of(task)};
-    fby_echo_enter(of->echo, task->seat, &what);
-    task->echo = of;
+    return (fby_echo_seat_options){.factor = echo->factor,
+                                   .max = echo->max,
+                                   .buffer = echo->buffer,
+                                   .batch = task->spec->batch_size,
+                                   .drop_last = task->spec->drop_last,
+                                   .part = fresh,
+                                   .epoch = epoch,
+                                   .ordered = is_ordered(task),
+                                   .history = history_of(task)};
+}
+
+uint64_t fby_echoes_samples(const fby_subscription *task, uint64_t fresh)
+{
+    if (task->described.echo != FBY_STATE_ECHO_COUNTED) return fresh;
+    const fby_echo_seat_options what = seat_options(task, fresh, 0);
+    return fby_echo_samples(&what);
+}
+
+int fby_echoes_restore(fby_subscription *task, uint64_t fresh, fby_error *error)
+{
+    fby_state_head *state = task->resumed;
+    uint64_t epoch, emitted = fby_state_next(state, &epoch);
+    if (!emitted) return FBY_OK;
+    const fby_echo_seat_options what = seat_options(task, fresh, epoch);
+    if (what.ordered) return fby_echo_replay(&task->echo_before, &what, emitted, error);
+    return fby_echo_restore(&task->echo_before, &what, emitted, fby_state_counts(state),
+                            state->identity.samples, error);
+}
+
+uint64_t fby_echoes_fresh_had(const fby_subscription *task, uint64_t part)
+{
+    if (task->described.echo != FBY_STATE_ECHO_COUNTED) return task->resumed->position;
+    if (task->resumed->position && task->resumed->position == task->resumed->part) return part;
+    return task->echo_before ? fby_echo_fresh_of(task->echo_before, 0) : 0;
+}
+
+static uint32_t id_at(void *user, uint64_t position)
+{
+    const fby_subscription *task = user;
+    return fby_sampler_id_at(task->source->sampler, task->bit, task->rank, position,
+                             fby_echo_epoch(task->echo->echo, task->seat));
+}
+
+int fby_echoes_join(fby_subscription *task, fby_error *error)
+{
+    if (task->spec->echo.kind != FBY_ECHO_SAMPLES) return FBY_OK;
+    task->echo = echo_find(task->source, task->echo_key, error);
+    if (!task->echo) return FBY_ENOMEM;
+    uint64_t epoch = 0;
+    if (task->resumed) fby_state_next(task->resumed, &epoch);
+    fby_echo_seat_options what = seat_options(task, task->samples, epoch);
+    if (task->echo_before) {
+        uint64_t turn = is_ordered(task) ? epoch : task->resumed->visits ? task->resumed->visits - 1 : 0;
+        fby_echo_adopt(task->echo->echo, task->seat, &task->echo_before, turn,
+                       is_ordered(task) ? id_at : NULL, task);
+    } else {
+        fby_echo_enter(task->echo->echo, task->seat, &what);
+    }
+    if (is_auto(task)) {
+        task->batches = 0; /* it can't be told */
+        return FBY_OK;
+    }
     task->samples = fby_echo_samples(&what);
     task->batches = (task->samples + what.batch - 1) / what.batch;
     return FBY_OK;
@@ -134,7 +183,7 @@ static uint32_t echo_of_draw(fby_drawn *drawn, const fby_subscription *task)
     drawn->echoes[k].echo = task->echo;
     drawn->echoes[k].seats = 0;
     if (k < FBY_LOT_ECHOES)
-        drawn->lot.echo_stages[k] = fby_plan_echo_stage(drawn->source->plan, task->group->branch);
+        drawn->lot.echo_stages[k] = fby_plan_stage_find(drawn->source->plan, task->echo_key);
     drawn->echo_count++;
     return k;
 }
@@ -144,8 +193,11 @@ static void items_make(fby_drawn *drawn)
 {
     drawn->lot.echo_count = drawn->echo_count < FBY_LOT_ECHOES ? drawn->echo_count : FBY_LOT_ECHOES;
     for (uint32_t i = 0; i < drawn->lot.count; i++)
-        for (uint32_t k = 0; k < drawn->lot.echo_count; k++)
-            drawn->lot.jobs[i].items[k] = fby_kept_item_make(&drawn->source->server->budget);
+        for (uint32_t k = 0; k < drawn->lot.echo_count; k++) {
+            fby_kept_item *item = fby_kept_item_make(&drawn->source->server->budget);
+            if (item) item->awaited = true;
+            drawn->lot.jobs[i].items[k] = item;
+        }
 }
 
 /* The samples of the draw are owed to `seats` of its k-th echo. */
@@ -185,8 +237,32 @@ void fby_echoes_drawn(fby_drawn *drawn)
     }
 }
 
+/* Hands over what waited for items that are made by now. */
+static void waiting_submit(fby_source *source)
+{
+    for (fby_drawn **link = &source->waiting; *link;) {
+        fby_drawn *drawn = *link;
+        if (fby_echoes_awaits(drawn)) {
+            link = &drawn->next;
+            continue;
+        }
+        *link = drawn->next;
+        fby_engine_submit(source->server->engine, &drawn->lot);
+    }
+}
+
+bool fby_echoes_awaits(const fby_drawn *drawn)
+{
+    for (uint32_t i = 0; !drawn->echo_count && drawn->lot.echo_count && i < drawn->lot.count; i++)
+        if (drawn->lot.jobs[i].items[0] && drawn->lot.jobs[i].items[0]->awaited) return true;
+    return false;
+}
+
 void fby_echoes_finished(fby_drawn *drawn)
 {
+    for (uint32_t i = 0; i < drawn->lot.count; i++)
+        for (uint32_t k = 0; k < drawn->lot.echo_count; k++)
+            if (drawn->lot.jobs[i].items[k]) drawn->lot.jobs[i].items[k]->awaited = false;
     for (uint32_t k = 0; k < drawn->echo_count; k++) {
         uint64_t seats = 0;
         for (const fby_subscription *task = drawn->source->tasks; task; task = task->next_of_source) {
@@ -197,6 +273,7 @@ void fby_echoes_finished(fby_drawn *drawn)
         }
         owe(drawn, k, seats);
     }
+    waiting_submit(drawn->source);
 }
 
 /* --- again
@@ -252,7 +329,7 @@ static void again_submit(fby_drawn *drawn, fby_source_echo *echo, const fby_echo
         fby_drawn_target(drawn, task, draw->epochs[task->seat], last)->again = true;
         if (last) task->drawn_epochs = draw->epochs[task->seat] + 1;
         fby_sampler_take(source->sampler, task->bit, task->rank, draw->count);
-        drawn->lot.echo_stages[0] = fby_plan_echo_stage(source->plan, task->group->branch);
+        drawn->lot.echo_stages[0] = fby_plan_stage_find(source->plan, task->echo_key);
     }
     drawn->lot.count = draw->count;
     drawn->lot.echo_count = 1;

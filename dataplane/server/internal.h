@@ -107,6 +107,7 @@ struct fby_source {
     uint32_t store_room, next_block;
     fby_store *gone; /* retired, but still mapped by a client */
     fby_source_echo *echoes;
+    fby_drawn *waiting;                  /* draws whose lots wait for what they emit again */
     uint64_t again_draws, again_samples; /* draws of what echoes emit again */
     fby_drawn *spare;
 };
@@ -208,6 +209,13 @@ struct fby_source_echo {
     fby_echo *echo;
 };
 
+/* What an epoch of `fresh` samples comes to for the task's client to count: all emissions, or the fresh ones.
+ */
+uint64_t fby_echoes_samples(const fby_subscription *task, uint64_t fresh);
+/* The set-up thread's: what a resumed task that echoes is owed. */
+int fby_echoes_restore(fby_subscription *task, uint64_t fresh, fby_error *error);
+/* The fresh samples of its epoch, `part` in all, that a resumed task had. */
+uint64_t fby_echoes_fresh_had(const fby_subscription *task, uint64_t part);
 /* Gives a task that echoes its seat there. */
 int fby_echoes_join(fby_subscription *task, fby_error *error);
 void fby_echoes_part(fby_subscription *task);
@@ -221,7 +229,10 @@ bool fby_echoes_draw(fby_source *source);
 /* A fresh draw has its jobs and targets: has what echoes need of it kept, and counts it. Fills in whether it
  * ends the epochs of its tasks. */
 void fby_echoes_drawn(fby_drawn *drawn);
-/* Its lot is back. */
+/* Whether what it emits again is still being made: its lot waits for that, since it would be made twice else.
+ */
+bool fby_echoes_awaits(const fby_drawn *drawn);
+/* The lot of a fresh one is back. */
 void fby_echoes_finished(fby_drawn *drawn);
 
 /* --- draws: what source.c and echoes.c make of them */
@@ -331,6 +342,7 @@ struct fby_subscription {
     fby_digest identity; /* see fby_crew */
     uint32_t bit, rank, seat;
     fby_digest echo_key;   /* of the stage at which it echoes, where it does */
+    fby_echo *echo_before; /* what a resumed task is owed, until it has its seat */
     fby_source_echo *echo; /* NULL: it doesn't, or isn't in its source */
     fby_group *group;
     uint64_t batches, samples; /* per epoch */

@@ -243,7 +243,15 @@ static void described_set(fby_subscription *task)
         .drop_last = spec->drop_last,
         .rank = task->rank,
         .ranks = spec->ranks,
+        .echo = !spec->echo.kind                                               ? FBY_STATE_ECHO_NONE
+                : spec->echo.kind == FBY_ECHO_SAMPLES && spec->echo.factor > 0 ? FBY_STATE_ECHO_COUNTED
+                                                                               : FBY_STATE_ECHO_FREE,
     };
+    if (spec->echo.kind) { /* what comes out of it differs */
+        double parts[] = {spec->echo.kind, spec->echo.factor, spec->echo.max, spec->echo.buffer};
+        task->described.output_low ^= XXH3_64bits(parts, sizeof parts);
+        task->described.output_low ^= task->echo_key.low;
+    }
 }
 
 /* The state that a client brought: a copy that it can't change any more, of the one size that it can have. */
@@ -256,7 +264,7 @@ static int state_read(fby_subscription *task, int fd, fby_error *error)
         return fby_fail(error, FBY_EINVAL,
                         "%s: the state came in something else than a memfd that is sealed against change",
                         task->spec->name);
-    uint64_t most = sizeof *task->resumed + (task->described.samples / 64 + 1) * 8;
+    uint64_t most = fby_state_bytes_most(&task->described);
     if ((uint64_t)bytes > most)
         return fby_fail(
             error, FBY_EINVAL,
@@ -277,18 +285,21 @@ static int state_take(fby_subscription *task, int fd, uint64_t chosen, fby_error
     if (status) return status;
     fby_state_head *state = task->resumed;
     uint64_t left = chosen > state->behind ? chosen - state->behind : 0;
-    const fby_state_task fits = {.name = spec->name,
-                                 .identity = &task->described,
-                                 .samples = chosen,
-                                 .part =
-                                     fby_sampler_part(left, spec->ranks, spec->batch_size, spec->drop_last),
-                                 .epochs = spec->epochs};
+    fby_state_task fits = {.name = spec->name,
+                           .identity = &task->described,
+                           .samples = chosen,
+                           .part = fby_sampler_part(left, spec->ranks, spec->batch_size, spec->drop_last),
+                           .epochs = spec->epochs};
+    uint64_t fresh = fits.part;
+    fits.part = fby_echoes_samples(task, fresh);
     status = fby_state_fits(state, &fits, error);
     if (!status && fby_state_is_merged(state)) state->part = fits.part;
     if (!status && state->visits > FBY_SAMPLER_VISITS)
         status =
             fby_fail(error, FBY_EINVAL, "%s: the state claims %u visits of a sample; expected at most %u",
                      spec->name, state->visits, FBY_SAMPLER_VISITS);
+    if (!status && task->described.echo == FBY_STATE_ECHO_COUNTED)
+        status = fby_echoes_restore(task, fresh, error);
     return status;
 }
 

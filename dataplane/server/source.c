@@ -356,7 +356,7 @@ static int crew_resume(fby_source *source, fby_crew *crew, fby_subscription *las
         if (!state) continue;
         if (state->visits > what.visits) what.visits = state->visits;
         if (state->epoch != what.first_epoch) continue;
-        given[rank] = state->position;
+        given[rank] = fby_echoes_fresh_had(of[rank], fby_sampler_samples(source->sampler, crew->bit));
         what.behind = state->behind; /* all the same: they ran together */
         const uint64_t *bitmap = fby_state_bitmap(state);
         for (uint64_t i = 0; i < fby_state_words(state); i++) had[i] |= bitmap[i];
@@ -410,11 +410,13 @@ static int crew_enter(fby_source *source, fby_subscription *task, fby_error *err
     task->described.crew = crew->number;
     fby_sampler_task what = sampled_as(task);
     fby_state_head *state = spec->ranks == 1 ? task->resumed : NULL;
+    uint64_t given = 0;
     if (state) {
+        given = fby_echoes_fresh_had(task, task->samples);
         what.first_epoch = state->epoch;
         what.visits = state->visits;
         what.behind = state->behind;
-        what.given = &state->position;
+        what.given = &given;
         what.had = fby_state_words(state) ? fby_state_bitmap(state) : NULL;
     }
     int status = fby_sampler_join(source->sampler, &what, &crew->bit, error);
@@ -692,6 +694,11 @@ static void lot_submit(fby_drawn *drawn)
     drawn->lot.plan = fby_plan_hold(source->plan);
     drawn->lot.dataset = source->dataset;
     drawn->lot.output_count = drawn->part_count;
+    if (fby_echoes_awaits(drawn)) {
+        drawn->next = source->waiting;
+        source->waiting = drawn;
+        return;
+    }
     fby_engine_submit(source->server->engine, &drawn->lot);
     FBY_CRASH_POINT("lot submitted");
 }

@@ -541,6 +541,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->bad_counts);
     free(task->subset);
     free(task->resumed);
+    fby_echo_destroy(&task->echo_before);
     fby_bad_set_free(&task->bad_known);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);

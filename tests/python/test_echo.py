@@ -1,15 +1,26 @@
 """Echoes: each fresh sample once an epoch, and again as often as the factor says; whatever stands after the echo runs afresh."""
 
 import collections
-import json
+import random
 
 import pytest
+from PIL import Image
 from processes import EEND, Probe, Server, hundred, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
 REPEAT = 2
 AUGMENTED = ["decode", {"random_resized_crop": {"size": 24}}, "random_horizontal_flip", {"normalize": "imagenet"}]
+
+
+@pytest.fixture(scope="session")
+def thousand(tmp_path_factory):
+    """1,000 tiny JPEGs."""
+    folder = tmp_path_factory.mktemp("thousand") / "a"
+    folder.mkdir()
+    for number in range(1000):
+        Image.new("RGB", (20 + number % 5, 18), (number % 256, number // 4, 90)).save(folder / f"{number:04}.jpg", quality=80)
+    return folder.parent
 
 
 def echoed(place, **echo):
@@ -49,3 +60,174 @@ def test_each_fresh_once_and_again_as_often_as_the_factor_says(hundred, tmp_path
             own = [b for b in batches if b["epoch"] == epoch]
             assert len(own) == probe.opened["opened"]["batches"] == -(-int(100 * factor) // 8)
             assert [b["index"] for b in own] == list(range(len(own)))
+
+
+def digest(batches):
+    return [(b["epoch"], b["index"], b["ids"], b["labels"], b["flags"], b["hash"]) for b in batches]
+
+
+@pytest.mark.parametrize("order", ["shared", "strict"])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_what_stands_before_is_done_once_and_what_stands_after_afresh(hundred, tmp_path, place, order):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order=order, pipeline=echoed(place, factor=3, buffer=30), batch={"size": 1}, epochs=1)
+    with Server(tmp_path / "server") as server, Probe(spec, server) as probe:
+        batches = everything(probe)
+        engine = server.status()["engine"]
+        assert (engine["files_read"], engine["unread"]) == (100, 200)
+    pixels = collections.defaultdict(set)
+    for b in batches:
+        pixels[b["ids"][0]].add(b["hash"])
+    # Below the echo all is drawn anew: crops of a picture are hardly ever equal. Above it nothing is.
+    drawn_anew = sum(len(hashes) == 3 for hashes in pixels.values())
+    assert drawn_anew > 60 if place < 2 else drawn_anew == 0
+
+
+@pytest.mark.parametrize("order", ["strict", "shared"])
+def test_three_tasks_share_an_echo(thousand, tmp_path, order):
+    specs = [write_spec(tmp_path / f"{n}.yaml", thousand, order=order, pipeline=echoed(1, factor=2, buffer=100), batch={"size": 20}, epochs=2) for n in range(3)]
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server) for spec in specs]
+        taken = [[] for _ in probes]
+        for _ in range(200):
+            for probe, batches in zip(probes, taken):
+                batches.append(probe.ask("next"))
+                probe.ask(f"release {batches[-1]['batch']}")
+        for batches in taken:
+            for epoch in range(2):
+                check_epoch(batches, epoch, range(1000), 2)
+        engine = server.status()["engine"]
+        assert engine["samples"] <= 4000 * 1.25, "fresh or again, what all are owed is done once: alone it were 12000"
+        assert engine["files_read"] <= 2000 * 1.25
+        for probe in probes:
+            probe.close()
+
+
+def test_a_task_without_the_echo_shares_what_is_fresh(thousand, tmp_path):
+    with_echo = write_spec(tmp_path / "a.yaml", thousand, order="shared", pipeline=echoed(1, factor=2, buffer=100), batch={"size": 20}, epochs=3)
+    without = write_spec(tmp_path / "b.yaml", thousand, order="shared", pipeline=AUGMENTED, batch={"size": 20}, epochs=3)
+    with Server(tmp_path / "server") as server, Probe(with_echo, server) as a, Probe(without, server) as b:
+        taken = {a: [], b: []}
+        for step in range(300):
+            for probe in (a, b) if step % 2 else (a,):
+                taken[probe].append(probe.ask("next"))
+                probe.ask(f"release {taken[probe][-1]['batch']}")
+        for epoch in range(3):
+            check_epoch(taken[a], epoch, range(1000), 2)
+            check_epoch(taken[b], epoch, range(1000), 1)
+        assert server.status()["engine"]["files_read"] <= 3000 * 1.2, "alone they would read 6000"
+
+
+@pytest.mark.parametrize("factor", [1.5, 3])
+def test_strict_bytes_are_the_same_alone_and_among_others(hundred, tmp_path, factor):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="strict", seed=3, pipeline=echoed(1, factor=factor, buffer=25), batch={"size": 8}, epochs=3)
+    twin = write_spec(tmp_path / "b.yaml", hundred, order="strict", seed=3, pipeline=echoed(1, factor=factor, buffer=25), batch={"size": 8}, epochs=3)
+    other = write_spec(tmp_path / "c.yaml", hundred, order="shared", pipeline=echoed(1, factor=2, buffer=25), batch={"size": 12}, epochs=None)
+    digests = []
+    for workers in (1, 4):
+        with Server(tmp_path / f"alone{workers}", "--workers", workers) as server, Probe(spec, server) as probe:
+            digests.append(digest(everything(probe)))
+    assert digests[0] == digests[1]
+    chance = random.Random(int(factor))
+    with Server(tmp_path / "server") as server, Probe(spec, server) as a, Probe(other, server) as guest:
+        taken, b = {a: []}, None
+        while len(taken) < 2 or not all(t and "error" in t[-1] for t in taken.values()):
+            if not b and len(taken[a]) == 5:
+                b = Probe(twin, server)
+                taken[b] = []
+            probe = chance.choice([p for p in (*taken, guest) if p is guest or not taken[p] or "error" not in taken[p][-1]])
+            answer = probe.ask("next")
+            if probe is not guest:
+                taken[probe].append(answer)
+            if "error" not in answer:
+                probe.ask(f"release {answer['batch']}")
+        for batches in taken.values():
+            assert batches.pop()["error"] == EEND
+            assert digest(batches) == digests[0]
+        b.close()
+
+
+@pytest.mark.parametrize("order", ["shared", "strict"])
+@pytest.mark.parametrize("factor", [1.5, 2, 3.25])
+def test_a_state_goes_on_in_the_middle_of_an_epoch(hundred, tmp_path, order, factor):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order=order, pipeline=echoed(1, factor=factor, buffer=20), batch={"size": 6}, epochs=2)
+    per_epoch = -(-int(100 * factor) // 6)
+    with Server(tmp_path / "whole") as server, Probe(spec, server) as probe:
+        whole = digest(everything(probe))
+    for cut in sorted(random.Random(factor).sample(range(1, 2 * per_epoch), 6)):
+        with Server(tmp_path / f"first{cut}") as server, Probe(spec, server) as probe:
+            first = probe.batches(cut)
+            probe.ask(f"state {tmp_path}/state")
+        with Server(tmp_path / f"second{cut}") as server, Probe(spec, server, state=f"{tmp_path}/state") as probe:
+            batches = first + everything(probe)
+        if order == "strict":
+            assert digest(batches) == whole
+        assert [(b["epoch"], b["index"]) for b in batches] == [(e, i) for e in range(2) for i in range(per_epoch)]
+        for epoch in range(2):
+            came = emissions(batches, epoch)
+            assert sorted(i for i, flags in came if not flags & REPEAT) == list(range(100))
+            counts = collections.Counter(i for i, _ in came)
+            assert len(came) == int(100 * factor) and set(counts.values()) <= {int(factor), int(factor) + (factor != int(factor))}
+
+
+def test_an_epoch_can_be_given_up(hundred, tmp_path):
+    for order in ("shared", "strict"):
+        spec = write_spec(tmp_path / "a.yaml", hundred, order=order, pipeline=echoed(1, factor=2.5, buffer=20), batch={"size": 8}, epochs=4)
+        with Server(tmp_path / order) as server, Probe(spec, server) as probe:
+            for count in (3, 14, 31):
+                probe.batches(count)
+                probe.ask("abandon")
+            batches = everything(probe)
+            check_epoch(batches, 3, range(100), 2.5)
+            assert {b["epoch"] for b in batches} == {3}
+
+
+def test_auto_brings_each_sample_fresh_and_again_only_where_the_task_would_wait(hundred, tmp_path):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="shared", pipeline=echoed(1, factor="auto", max=4, buffer=64), batch={"size": 5}, epochs=6)
+    with Server(tmp_path / "server") as server, Probe(spec, server) as probe:
+        batches = everything(probe)
+    for epoch in range(6):
+        came = emissions(batches, epoch)
+        assert sorted(i for i, flags in came if not flags & REPEAT) == list(range(100))
+        assert max(collections.Counter(i for i, _ in came).values()) <= 4
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("order", ["shared", "strict"])
+def test_ranks_get_equal_parts_fresh_and_again(hundred, tmp_path, ranks, order):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order=order, ranks=ranks, pipeline=echoed(1, factor=1.5, buffer=16), batch={"size": 4}, epochs=2)
+    with Server(tmp_path / "server") as server:
+        probes = [Probe(spec, server, rank=rank) for rank in range(ranks)]
+        taken = [[] for _ in probes]
+        going = set(range(ranks))
+        while going:
+            for rank in sorted(going):
+                answer = probes[rank].ask("next")
+                if "error" in answer:
+                    assert answer["error"] == EEND, answer
+                    going.discard(rank)
+                    continue
+                taken[rank].append(answer)
+                probes[rank].ask(f"release {answer['batch']}")
+        part = -(-100 // ranks)
+        for epoch in range(2):
+            fresh = [i for batches in taken for i, flags in emissions(batches, epoch) if not flags]
+            assert sorted(fresh) == list(range(100))
+            assert all(len(emissions(batches, epoch)) == int(part * 1.5) for batches in taken)
+        for probe in probes:
+            probe.close()
+
+
+def test_a_killed_server_loses_nothing(hundred, tmp_path):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="strict", pipeline=echoed(1, factor=2, buffer=20), batch={"size": 6}, epochs=3)
+    with Server(tmp_path / "alone") as server, Probe(spec, server) as probe:
+        alone = digest(everything(probe))
+    chance = random.Random(7)
+    first = Server(tmp_path / "server")
+    with Probe(spec, first, reconnect=30) as probe:
+        batches = probe.batches(chance.randrange(1, 60))
+        first.process.kill()
+        first.process.wait()
+        first.socket.unlink(missing_ok=True)
+        with Server(tmp_path / "server"):
+            batches += everything(probe)
+    assert digest(batches) == alone
