@@ -5,7 +5,7 @@ help:
 	@echo 'make demo      install what is missing, build, make a data set of real photographs, run three tasks on it'
 	@echo 'make check     the tests: release, and AddressSanitizer + UndefinedBehaviorSanitizer (minutes)'
 	@echo 'make bench     the benchmarks, with their peers; alone on a quiet machine (perf/run NAME... for some)'
-	@echo 'make soak      the long forms of the tests, restartable (an hour or more)'
+	@echo 'make soak      the long forms of the tests, restartable (hours)'
 	@echo 'make lint      clang-format, clang-tidy, cppcheck, shellcheck'
 	@echo 'make format    rewrite the C files in the format of the tree'
 	@echo 'make install   install to PREFIX=$(PREFIX)'
