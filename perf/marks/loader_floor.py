@@ -7,4 +7,4 @@ def measure(pairs):
     ours, floor = our_loader(), plain_c()
     ratios = compare(pairs, ours, floor, samples_per_second)
     detail = f"{ours.summary()}; {floor.summary()}"
-    return [Result("loader_floor", "img/s, Forebay / plain C loop", ratios, 1.12, detail=detail)]
+    return [Result("loader_floor", "img/s, Forebay / plain C loop", ratios, 1.45, detail=detail)]
