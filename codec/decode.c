@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <forebay/fbl.h>
+
 #include "codec/format.h"
 
 enum { CHANNELS = 3 };
@@ -16,7 +18,7 @@ static const uint64_t DEFAULT_MAX_PIXELS = 178956970; /* Pillow: twice MAX_IMAGE
 static const fby_codec *const codecs[FBY_FORMATS] = {
     [FBY_FORMAT_JPEG] = &fby_codec_jpeg, [FBY_FORMAT_PNG] = &fby_codec_png,
     [FBY_FORMAT_WEBP] = &fby_codec_webp, [FBY_FORMAT_TIFF] = &fby_codec_tiff,
-    [FBY_FORMAT_GIF] = &fby_codec_gif,
+    [FBY_FORMAT_GIF] = &fby_codec_gif,   [FBY_FORMAT_FBL] = &fby_codec_fbl,
 };
 
 fby_reason fby_decode_fail(fby_decoder *decoder, fby_reason reason, const char *format, ...)
@@ -128,6 +130,7 @@ fby_format fby_format_of(const uint8_t *bytes, size_t length)
     if (STARTS("RIFF") && length >= 12 && !memcmp(bytes + 8, "WEBP", 4)) return FBY_FORMAT_WEBP;
     if (STARTS("II*\0") || STARTS("MM\0*") || STARTS("II+\0") || STARTS("MM\0+")) return FBY_FORMAT_TIFF;
     if (STARTS("GIF87a") || STARTS("GIF89a")) return FBY_FORMAT_GIF;
+    if (fby_fbl_is(bytes, length)) return FBY_FORMAT_FBL;
     if (STARTS("BM") && length >= 14) return FBY_FORMAT_BMP;
     if (length >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '7' &&
         strchr(" \t\r\n#", bytes[2]) && bytes[2]) {

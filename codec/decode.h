@@ -1,4 +1,5 @@
-/* Pictures from bytes: one decoder interface over libjpeg-turbo, zlib, libwebp, libtiff and giflib.
+/* Pictures from bytes: one decoder interface over libjpeg-turbo, zlib, libwebp, libtiff, giflib and our
+ * own FBL.
  *
  * The format is found by content. What comes out is 3-channel interleaved u8 RGB, as Pillow's
  * Image.open(...).convert("RGB") gives it bit for bit (16-bit gray by >> 8; README.md lists all exceptions).
@@ -21,6 +22,7 @@ typedef enum fby_format {
     FBY_FORMAT_WEBP,
     FBY_FORMAT_TIFF,
     FBY_FORMAT_GIF,
+    FBY_FORMAT_FBL,
     /* recognised, to be refused by name */
     FBY_FORMAT_BMP,
     FBY_FORMAT_PNM,
@@ -102,7 +104,7 @@ fby_reason fby_decode_begin(fby_decoder *decoder, const fby_region_of *region);
  * On return *rows is borrowed until the next call, *stride bytes apart, 64 bytes readable past each row's
  * end; *count is 0 after the last row. A failure may come at any row: what was read before counts for
  * nothing. After the last row the whole file has been judged the way Pillow judges it when it loads it: a
- * file that Pillow refuses is refused, also for a region. */
+ * file that Pillow refuses is refused, also for a region; of an FBL its head and the tiles of the region. */
 fby_reason fby_decode_rows(fby_decoder *decoder, const uint8_t **rows, size_t *stride, uint32_t most,
                            uint32_t *count);
 /* What the library said, one line, for the last failure; borrowed until the next open; "" where nothing was

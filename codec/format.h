@@ -31,6 +31,7 @@ extern const fby_codec fby_codec_png;
 extern const fby_codec fby_codec_webp;
 extern const fby_codec fby_codec_tiff;
 extern const fby_codec fby_codec_gif;
+extern const fby_codec fby_codec_fbl;
 
 typedef enum fby_decoder_stage { FBY_DECODER_IDLE, FBY_DECODER_OPEN, FBY_DECODER_ROWS } fby_decoder_stage;
 

@@ -21,8 +21,9 @@ const char *fby_format_name(fby_format format)
     static const char *const names[FBY_FORMATS] = {
         [FBY_FORMAT_UNKNOWN] = "unknown", [FBY_FORMAT_JPEG] = "JPEG", [FBY_FORMAT_PNG] = "PNG",
         [FBY_FORMAT_WEBP] = "WebP",       [FBY_FORMAT_TIFF] = "TIFF", [FBY_FORMAT_GIF] = "GIF",
-        [FBY_FORMAT_BMP] = "BMP",         [FBY_FORMAT_PNM] = "PNM",   [FBY_FORMAT_JPEG_XL] = "JPEG XL",
-        [FBY_FORMAT_HEIF] = "HEIF",       [FBY_FORMAT_AVIF] = "AVIF", [FBY_FORMAT_HTML] = "HTML",
+        [FBY_FORMAT_FBL] = "FBL",         [FBY_FORMAT_BMP] = "BMP",   [FBY_FORMAT_PNM] = "PNM",
+        [FBY_FORMAT_JPEG_XL] = "JPEG XL", [FBY_FORMAT_HEIF] = "HEIF", [FBY_FORMAT_AVIF] = "AVIF",
+        [FBY_FORMAT_HTML] = "HTML",
     };
 
     return (unsigned)format < FBY_FORMATS ? names[format] : "unknown";

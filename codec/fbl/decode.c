@@ -176,15 +176,16 @@ int fby_fbl_tile_read(const fby_fbl_decoder *decoder, uint32_t index, fby_fbl_ti
     return FBY_FBL_OK;
 }
 
-int fby_fbl_metadata(const fby_fbl_decoder *decoder, const char *type, const void **data, size_t *length,
-                     fby_error *error)
+/* The first chunk of `type`, or where that is NULL the one at `index`; its data is NULL where there is none.
+ */
+static int chunk_find(const fby_fbl_decoder *decoder, const char *type, uint32_t index, fby_fbl_chunk *out,
+                      fby_error *error)
 {
     const fbl_file *file = &decoder->file;
     const uint8_t *at = decoder->bytes + file->metadata_at;
     uint64_t left = file->metadata_bytes;
 
-    *data = NULL;
-    *length = 0;
+    *out = (fby_fbl_chunk){.data = NULL};
     if (!decoder->open) return not_open(error);
     if (decoder->length < file->metadata_at + left)
         return truncated(error, decoder->length, file->file_bytes);
@@ -198,15 +199,32 @@ int fby_fbl_metadata(const fby_fbl_decoder *decoder, const char *type, const voi
             fby_fail(error, FBY_ESAMPLE, "FBL: a metadata chunk ends behind the others: the file is damaged");
             return FBY_FBL_CORRUPT;
         }
-        if (!memcmp(at, type, 4)) {
-            *data = at + 8;
-            *length = fbl_load32(at + 4);
+        if (type ? !memcmp(at, type, 4) : !index--) {
+            memcpy(out->type, at, sizeof out->type);
+            out->data = at + 8;
+            out->length = fbl_load32(at + 4);
             return FBY_FBL_OK;
         }
         at += chunk;
         left -= chunk;
     }
     return FBY_FBL_OK;
+}
+
+int fby_fbl_metadata(const fby_fbl_decoder *decoder, const char *type, const void **data, size_t *length,
+                     fby_error *error)
+{
+    fby_fbl_chunk chunk;
+    int reason = chunk_find(decoder, type, 0, &chunk, error);
+
+    *data = chunk.data;
+    *length = chunk.length;
+    return reason;
+}
+
+int fby_fbl_metadata_at(const fby_fbl_decoder *decoder, uint32_t index, fby_fbl_chunk *out, fby_error *error)
+{
+    return chunk_find(decoder, NULL, index, out, error);
 }
 
 /* ---- tiles ---- */

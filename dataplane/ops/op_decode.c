@@ -49,12 +49,12 @@ static fby_reason apply(const void *p, fby_picture *picture, fby_random *random)
     return fby_picture_open(picture, &options);
 }
 
-const fby_op fby_op_decode = {.name = "decode",
-                              .version = 1,
-                              .about =
-                                  "reads the picture: JPEG, PNG, WebP, TIFF or GIF, found by content, as RGB",
-                              .params = list,
-                              .param_count = sizeof list / sizeof *list,
-                              .params_bytes = sizeof(params),
-                              .infer = infer,
-                              .apply = apply};
+const fby_op fby_op_decode = {
+    .name = "decode",
+    .version = 1,
+    .about = "reads the picture: JPEG, PNG, WebP, TIFF, GIF or FBL, found by content, as RGB",
+    .params = list,
+    .param_count = sizeof list / sizeof *list,
+    .params_bytes = sizeof(params),
+    .infer = infer,
+    .apply = apply};

@@ -139,6 +139,13 @@ typedef struct fby_fbl_tile {
         sizeof(fby_fbl_tile)                                                                                 \
     }
 
+/* Metadata: a type of four characters, and bytes. */
+typedef struct fby_fbl_chunk {
+    char type[4];
+    const void *data;
+    size_t length;
+} fby_fbl_chunk;
+
 typedef struct fby_fbl_decoder fby_fbl_decoder;
 
 /* Whether the bytes begin as an FBL file does; 8 are enough. */
@@ -172,6 +179,9 @@ FBY_API int fby_fbl_decode(fby_fbl_decoder *decoder, const fby_fbl_region *regio
  * bytes. *data is NULL where there is none. */
 FBY_API int fby_fbl_metadata(const fby_fbl_decoder *decoder, const char *type, const void **data,
                              size_t *length, fby_error *error);
+/* Metadata chunk `index`, in the file's order, likewise; out->data is NULL behind the last. */
+FBY_API int fby_fbl_metadata_at(const fby_fbl_decoder *decoder, uint32_t index, fby_fbl_chunk *out,
+                                fby_error *error);
 
 /* --- writing
  * ----------------------------------------------------------------------------------------------------- */
@@ -196,12 +206,6 @@ typedef struct fby_fbl_image {
     {                                                                                                        \
         sizeof(fby_fbl_image)                                                                                \
     }
-
-typedef struct fby_fbl_chunk {
-    char type[4];
-    const void *data;
-    size_t length;
-} fby_fbl_chunk;
 
 typedef struct fby_fbl_encode_options {
     size_t size;

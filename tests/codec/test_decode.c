@@ -35,6 +35,9 @@ Test(decode, formats_by_content)
         {"II*\0", 4, FBY_FORMAT_TIFF},
         {"MM\0+", 4, FBY_FORMAT_TIFF},
         {"GIF87a", 6, FBY_FORMAT_GIF},
+        {"\x89"
+         "FBL\r\n\x1a\n",
+         8, FBY_FORMAT_FBL},
         {"BM000000000000", 14, FBY_FORMAT_BMP},
         {"P6\n", 3, FBY_FORMAT_PNM},
         {"P6", 2, FBY_FORMAT_UNKNOWN},
