@@ -27,12 +27,21 @@ def surroundings(tmp_path_factory):
     patch.undo()
 
 
+def photographs_make(kind, folder):
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "photographs.py"), kind, str(folder)], check=True)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def photographs():
     """400 real photographs, the ones of `make demo`."""
-    folder = ROOT / "build" / "demo" / "photographs"
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "photographs.py"), "demo", str(folder)], check=True)
-    return folder
+    return photographs_make("demo", ROOT / "build" / "demo" / "photographs")
+
+
+@pytest.fixture(scope="session")
+def benchmark_photographs():
+    """2,000 photographs like ImageNet's, the ones of `make bench`."""
+    return photographs_make("imagenet", ROOT / "build" / "perf-data" / "imagenet")
 
 
 @pytest.fixture(scope="session")

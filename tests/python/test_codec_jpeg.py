@@ -1,6 +1,7 @@
 """JPEG: pixels and verdicts equal Pillow's, whole and by region."""
 
 import io
+import os
 import random
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from codec_library import (
 decoder = Decoder()
 
 SIZES = [(1, 1), (2, 3), (7, 5), (8, 8), (9, 17), (16, 16), (17, 16), (33, 31), (61, 47), (131, 103)]
+SCALE = float(os.environ.get("FOREBAY_TEST_SCALE", "1"))
 CJPEG = shutil.which("cjpeg")
 needs_cjpeg = pytest.mark.skipif(not CJPEG, reason="needs libjpeg-turbo's cjpeg")
 
@@ -43,6 +45,8 @@ def cjpeg(image, *arguments):
 
 
 def check(data, rng, regions=4):
+    """Pillow's pixels, whole by both entropy decoders and by region; returns how many decodes could choose ours."""
+    free = 1
     want = pillow_rgb(data)
     h, w = want.shape[:2]
     for options in (0, LIBJPEG_ENTROPY):
@@ -53,6 +57,8 @@ def check(data, rng, regions=4):
         options = rng.choice([0, 0, LIBJPEG_ENTROPY])
         got = decoder.decode(data, region, options=options, rows=rng.choice([1, 3, 16, 1000]))
         assert numpy.array_equal(got, want[y : y + height, x : x + width]), (region, w, h, options)
+        free += options == 0
+    return free
 
 
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
@@ -86,21 +92,28 @@ def test_what_our_entropy_decoder_is_for(quality, optimize, restart):
         for mode in ("RGB", "L", "CMYK"):
             w, h = rng.randint(1, 150), rng.randint(1, 120)
             options = {"optimize": optimize, "quality": quality, "restart_marker_blocks": restart}
-            check(encode(noise_picture(rng, w, h, mode), subsampling=subsampling, **options), rng, regions=0)
-            count += 1
+            count += check(encode(noise_picture(rng, w, h, mode), subsampling=subsampling, **options), rng, regions=3)
+    own, declined = (after - earlier for after, earlier in zip(decoder.jpeg_counts(), before))
+    assert (own, declined) == (count if decoder.own_entropy() else 0, 0)
+
+
+def check_photographs(folder, number):
+    rng = random.Random(23)
+    before = decoder.jpeg_counts()
+    files = sorted(folder.glob("*/*.jpg"))
+    assert len(files) == number
+    count = sum(check(path.read_bytes(), rng, regions=2) for path in files)
     own, declined = (after - earlier for after, earlier in zip(decoder.jpeg_counts(), before))
     assert (own, declined) == (count if decoder.own_entropy() else 0, 0)
 
 
 def test_photographs(photographs):
-    rng = random.Random(23)
-    before = decoder.jpeg_counts()
-    files = sorted(photographs.glob("*/*.jpg"))
-    assert len(files) == 400
-    for path in files:
-        check(path.read_bytes(), rng, regions=2)
-    own, declined = (after - earlier for after, earlier in zip(decoder.jpeg_counts(), before))
-    assert declined == 0 and (own >= 400) == decoder.own_entropy()
+    check_photographs(photographs, 400)
+
+
+@pytest.mark.skipif(SCALE <= 1, reason="one of the long forms: FOREBAY_TEST_SCALE over 1")
+def test_photographs_of_the_benchmarks(benchmark_photographs):
+    check_photographs(benchmark_photographs, 2000)
 
 
 def test_what_is_found_late_spoils_no_row():
