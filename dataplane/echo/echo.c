@@ -64,7 +64,12 @@ static bool is_auto(const seat_state *seat)
 
 void fby_echo_enter(fby_echo *echo, uint32_t seat, const fby_echo_seat_options *what)
 {
-    echo->seat[seat] = (seat_state){.what = *what, .total = fby_echo_samples(what), .epoch = what->epoch};
+    echo->seat[seat] = (seat_state){.what = *what,
+                                    .total = fby_echo_samples(what),
+                                    .epoch = what->epoch,
+                                    .fresh = what->fresh,
+                                    .came = what->fresh,
+                                    .emitted = what->fresh};
     echo->seats |= UINT64_C(1) << seat;
 }
 

@@ -36,6 +36,7 @@ typedef struct fby_echo_seat_options {
     bool drop_last;
     uint64_t part;  /* fresh samples of an epoch */
     uint64_t epoch; /* the first */
+    uint64_t fresh; /* of that one, had before; nothing of them is owed */
     /* Fixed orders: what the sequence depends on, beside the epoch; equal ones are served together. */
     bool ordered;
     uint64_t history;

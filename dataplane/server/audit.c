@@ -57,11 +57,11 @@ static task_sum task_expect(expected *books, const fby_subscription *task)
     for (uint32_t i = 0; i < task->ledger_count; i++) {
         const fby_ledger *ledger = &task->ledgers[i];
         for (uint32_t index = 0; index < ledger->places; index++) {
-            uint32_t length = ledger->lengths[index];
-            for (uint32_t k = 0; k < length; k++)
+            const struct fby_ledger_entry *entry = &ledger->entries[index];
+            for (uint32_t k = 0; k < entry->length; k++)
                 expect(books, (ledger->block << 16 | index) + k, task->seat);
-            sum.held += length;
-            sum.extents += length > 0;
+            sum.held += (uint64_t)entry->length * entry->times;
+            sum.extents += entry->times;
         }
     }
     return sum;

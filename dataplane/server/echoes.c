@@ -106,8 +106,9 @@ int fby_echoes_join(fby_subscription *task, fby_error *error)
     task->echo = echo_find(task->source, task->echo_key, error);
     if (!task->echo) return FBY_ENOMEM;
     uint64_t epoch = 0;
-    if (task->resumed) fby_state_next(task->resumed, &epoch);
+    uint64_t position = task->resumed ? fby_state_next(task->resumed, &epoch) : 0;
     fby_echo_seat_options what = seat_options(task, task->samples, epoch);
+    if (is_auto(task)) what.fresh = position;
     if (task->echo_before) {
         uint64_t turn = is_ordered(task) ? epoch : task->resumed->visits ? task->resumed->visits - 1 : 0;
         fby_echo_adopt(task->echo->echo, task->seat, &task->echo_before, turn,

@@ -297,17 +297,29 @@ typedef struct fby_watch {
     fby_subscription *task;
 } fby_watch;
 
-/* Extents of one block that a client holds: their lengths, at their first places. */
-typedef struct fby_ledger {
-    uint32_t block;
-    uint16_t *lengths;
-    uint32_t places;
-} fby_ledger;
-
 typedef struct fby_extent {
     uint32_t place, count;
     uint8_t flags;
 } fby_extent;
+
+/* Extents of one block that a client holds, or that are to be delivered to it again, at their first places.
+ */
+typedef struct fby_ledger {
+    uint32_t block;
+    struct fby_ledger_entry {
+        uint16_t length; /* 0: none begins here */
+        uint16_t times;  /* that it was delivered and not returned */
+        bool kept;       /* it is to be delivered again */
+    } * entries;
+    uint32_t places;
+} fby_ledger;
+
+/* A batch that is to be delivered again. */
+typedef struct fby_kept_batch {
+    fby_extent *extents;
+    uint32_t extent_count, samples;
+    uint32_t times; /* still to come */
+} fby_kept_batch;
 
 struct fby_subscription {
     fby_subscription *next;
@@ -332,6 +344,7 @@ struct fby_subscription {
     uint64_t shared_bytes;   /* rings and window */
     uint32_t window;         /* batches */
     uint32_t window_samples; /* at most so many are out, and the last draw's */
+    uint64_t kept_samples;   /* places that kept batches take besides */
     fby_delivery_writer delivery;
     fby_returns_reader returns;
     uint32_t delivery_capacity, return_capacity;
@@ -353,9 +366,13 @@ struct fby_subscription {
     uint64_t epoch, batch; /* of the batch being put together */
     fby_extent *extents;   /* of it */
     uint32_t extent_count, batch_fill;
-    uint64_t least_epoch;  /* older ones were given up */
-    uint64_t drawn_epochs; /* epochs below this are drawn to their end */
-    bool published;        /* something was put since the last publish */
+    fby_kept_batch *kept_batches; /* whole batches to be delivered again; spec->echo.buffer of them at most */
+    uint32_t kept_count;
+    uint64_t fresh_batches; /* of the epoch, delivered; counted where batches are delivered again */
+    uint64_t again_batches; /* delivered, all epochs */
+    uint64_t least_epoch;   /* older ones were given up */
+    uint64_t drawn_epochs;  /* epochs below this are drawn to their end */
+    bool published;         /* something was put since the last publish */
     bool failed, ended, closing;
     bool starving; /* as the sampler was last told */
     fby_error failure;
@@ -384,6 +401,10 @@ static inline uint64_t fby_seat_bit(const fby_subscription *task)
 /* The place of a pending draw's sample, that of a stand-in before the one that the draw came with; its flags
  * in *flags, where not NULL. */
 uint32_t fby_pending_place(const fby_pending *pending, uint32_t index, uint8_t *flags);
+/* What the task's ledger has of an extent, which it must have. */
+struct fby_ledger_entry *fby_ledger_at(const fby_subscription *task, uint32_t place);
+/* Nobody holds it any more, nor will it come again: its places come back. */
+void fby_extent_release(fby_subscription *task, uint32_t place);
 /* Delivers what is ready, in its turn. */
 void fby_subscription_deliver(fby_subscription *task);
 /* A block is no more: all of it has come back. */
@@ -416,6 +437,26 @@ void fby_subscription_free(fby_subscription *task);
  */
 bool fby_bad_replace(fby_subscription *task, const fby_job *job, uint64_t epoch);
 void fby_bad_fail(fby_subscription *task, const fby_job *job, uint64_t epoch);
+
+/* --- batches.c: whole batches once more (batch.echo) */
+
+static inline bool fby_batches_echo(const fby_subscription *task)
+{
+    return task->spec->echo.kind == FBY_ECHO_BATCHES;
+}
+
+/* Room for what is kept; batches of an epoch, by the fresh ones. */
+int fby_batches_begin(fby_subscription *task, fby_error *error);
+uint64_t fby_batches_of(const fby_subscription *task, uint64_t fresh);
+/* Whether the next batch is one that was delivered before. */
+bool fby_batches_again(const fby_subscription *task);
+/* The batch that is about to be delivered fresh is kept, where it is to come again. */
+void fby_batches_keep(fby_subscription *task);
+/* One of those kept, chosen at random: its extents become the batch to be delivered. */
+void fby_batches_take(fby_subscription *task);
+/* Nothing of the epoch comes again. */
+void fby_batches_drop(fby_subscription *task);
+void fby_batches_free(fby_subscription *task);
 
 /* --- caches.c: kept results, a cache for each stage that a task has one at */
 struct fby_source_cache {

@@ -347,6 +347,7 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     if (job->state_fd >= 0) status = state_take(task, job->state_fd, chosen, error);
     task->identity = identity_of(job, task);
     if (!status) status = rings_make(task, error);
+    if (!status && fby_batches_echo(task)) status = fby_batches_begin(task, error);
     if (!status) status = classes_write(task, error);
     if (status) return status;
     task->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -23,11 +23,11 @@ static uint64_t places_needed(const fby_source *source, fby_digest key, const fb
     if (with && with->spec->batch_size > most) most = with->spec->batch_size;
     for (const fby_subscription *task = source->tasks; task; task = task->next_of_source) {
         if (!fby_digest_equal(task->key, key)) continue;
-        windows += task->window_samples;
+        windows += task->window_samples + task->kept_samples;
         tasks++;
     }
     if (with && fby_digest_equal(with->key, key)) {
-        windows += with->window_samples;
+        windows += with->window_samples + with->kept_samples;
         tasks++;
     }
     return tasks ? windows + tasks * most + SPARE_PLACES : 0;
@@ -482,6 +482,7 @@ static int task_join(fby_source *source, fby_subscription *task, fby_error *erro
     task->seat = (uint32_t)__builtin_ctzll(~source->seats);
     task->batches = fby_sampler_batches(source->sampler, task->bit);
     task->samples = fby_sampler_samples(source->sampler, task->bit);
+    if (fby_batches_echo(task)) task->batches = fby_batches_of(task, task->batches);
     status = fby_echoes_join(task, error);
     if (status) {
         fby_crew_break(task, error);

@@ -201,30 +201,38 @@ void fby_bad_fail(fby_subscription *task, const fby_job *job, uint64_t epoch)
 /* --- delivering
  * ------------------------------------------------------------------------------------------------------- */
 
-/* The lengths of the extents of a block that the client holds; NULL without memory. */
-static uint16_t *ledger_of(fby_subscription *task, uint32_t block, bool make)
+/* What is known of the extents of a block; NULL where nothing is, or without memory. */
+static fby_ledger *ledger_of(const fby_subscription *task, uint32_t block)
 {
     for (uint32_t i = 0; i < task->ledger_count; i++)
-        if (task->ledgers[i].block == block) return task->ledgers[i].lengths;
-    if (!make) return NULL;
+        if (task->ledgers[i].block == block) return &task->ledgers[i];
+    return NULL;
+}
+
+static bool ledger_make(fby_subscription *task, uint32_t block)
+{
+    if (ledger_of(task, block)) return true;
     fby_ledger *larger = realloc(task->ledgers, (task->ledger_count + 1) * sizeof *larger);
-    if (!larger) return NULL;
+    if (!larger) return false;
     task->ledgers = larger;
     uint32_t places = task->source->stores[block]->places;
-    uint16_t *lengths = calloc(places, sizeof *lengths);
-    if (!lengths) return NULL;
-    task->ledgers[task->ledger_count++] = (fby_ledger){block, lengths, places};
-    return lengths;
+    struct fby_ledger_entry *entries = calloc(places, sizeof *entries);
+    if (!entries) return false;
+    task->ledgers[task->ledger_count++] = (fby_ledger){block, entries, places};
+    return true;
+}
+
+struct fby_ledger_entry *fby_ledger_at(const fby_subscription *task, uint32_t place)
+{
+    return &ledger_of(task, place >> 16)->entries[place & UINT16_MAX];
 }
 
 void fby_subscription_forget(fby_subscription *task, uint32_t block)
 {
-    for (uint32_t i = 0; i < task->ledger_count; i++) {
-        if (task->ledgers[i].block != block) continue;
-        free(task->ledgers[i].lengths);
-        task->ledgers[i] = task->ledgers[--task->ledger_count];
-        return;
-    }
+    fby_ledger *ledger = ledger_of(task, block);
+    if (!ledger) return;
+    free(ledger->entries);
+    *ledger = task->ledgers[--task->ledger_count];
 }
 
 static void end_deliver(fby_subscription *task)
@@ -252,7 +260,9 @@ static void batch_deliver(fby_subscription *task, bool last)
                                                     (uint32_t)extent->flags << FBY_DESCRIPTOR_SAMPLE_SHIFT |
                                                     (i + 1 == task->extent_count ? FBY_DESCRIPTOR_LAST : 0),
                                            .batch = (uint32_t)task->batch};
-        ledger_of(task, store->block, false)[index] = (uint16_t)extent->count;
+        struct fby_ledger_entry *entry = fby_ledger_at(task, extent->place);
+        entry->length = (uint16_t)extent->count;
+        entry->times++;
         descriptor_put(task, &descriptor);
         contiguous = contiguous && (i == 0 || extent->place == extent[-1].place + extent[-1].count);
     }
@@ -273,7 +283,7 @@ static bool draw_deliver(fby_subscription *task, const fby_pending *pending)
 {
     uint32_t count = pending->drawn->lot.count;
     for (uint32_t i = 0; i < count; i++) {
-        if (!ledger_of(task, fby_pending_place(pending, i, NULL) >> 16, true)) return false;
+        if (!ledger_make(task, fby_pending_place(pending, i, NULL) >> 16)) return false;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint8_t flags;
@@ -285,7 +295,13 @@ static bool draw_deliver(fby_subscription *task, const fby_pending *pending)
             task->extents[task->extent_count++] = (fby_extent){place, 1, flags};
         task->batch_fill++;
         bool end = pending->epoch_last && i + 1 == count;
-        if (task->batch_fill == task->spec->batch_size || end) batch_deliver(task, end);
+        if (task->batch_fill < task->spec->batch_size && !end) continue;
+        if (fby_batches_echo(task)) {
+            fby_batches_keep(task);
+            task->fresh_batches++;
+            end = task->batch + 1 == task->batches; /* of all, whatever is fresh of them */
+        }
+        batch_deliver(task, end);
     }
     return true;
 }
@@ -313,9 +329,35 @@ static int32_t pending_next(const fby_subscription *task)
     return -1;
 }
 
+static void epoch_enter(fby_subscription *task, uint64_t epoch)
+{
+    task->epoch = epoch;
+    task->batch = 0;
+    task->fresh_batches = 0;
+}
+
+/* A batch that was delivered before, once its client has room in its window; false: not now. It costs places
+ * in the window as any other does. */
+static bool again_deliver(fby_subscription *task)
+{
+    if (task->held_samples && task->held_samples + task->spec->batch_size > task->window_samples)
+        return false;
+    uint64_t extents = (uint64_t)task->held_extents + task->spec->batch_size;
+    if (extents + ENDS > task->delivery_capacity || extents >= task->return_capacity) return false;
+    fby_batches_take(task);
+    task->again_batches++;
+    fby_sampler_take(task->source->sampler, task->bit, task->rank, task->batch_fill);
+    batch_deliver(task, task->batch + 1 == task->batches);
+    return true;
+}
+
 void fby_subscription_deliver(fby_subscription *task)
 {
     while (!task->failed && !task->ended && !task->closing) {
+        if (fby_batches_echo(task) && fby_batches_again(task)) {
+            if (!again_deliver(task)) return;
+            continue;
+        }
         int32_t at = pending_next(task);
         if (at < 0) return;
         const fby_pending *pending = &task->pending[at];
@@ -326,10 +368,7 @@ void fby_subscription_deliver(fby_subscription *task)
             return;
         }
         if (!rings_have_room(task, pending)) return;
-        if (pending->epoch != task->epoch) {
-            task->epoch = pending->epoch;
-            task->batch = 0;
-        }
+        if (pending->epoch != task->epoch) epoch_enter(task, pending->epoch);
         if (!draw_deliver(task, pending)) {
             fby_fail(&why, FBY_ENOMEM, "no memory for the bookkeeping of what its client holds");
             fby_subscription_fail(task, &why);
@@ -367,6 +406,12 @@ void fby_subscription_begin(fby_subscription *task)
     fby_state_next(task->resumed, &epoch);
     task->epoch = task->least_epoch = task->drawn_epochs = epoch;
     task->batch = fby_state_next_batch(task->resumed, task->batches, task->spec->batch_size);
+    if (task->described.echo == FBY_STATE_ECHO_FREE) {
+        /* What was owed isn't any more: as if it had come. */
+        task->fresh_batches = fby_state_next(task->resumed, &epoch) / task->spec->batch_size;
+        task->batch =
+            fby_batches_echo(task) ? fby_batches_of(task, task->fresh_batches) : task->fresh_batches;
+    }
     if (!task->spec->epochs || epoch < task->spec->epochs) return;
     end_deliver(task);
     fby_subscription_publish(task);
@@ -376,13 +421,21 @@ void fby_subscription_begin(fby_subscription *task)
  * -----------------------------------------------------------------------------------------------------------
  */
 
-/* An extent comes back. */
-static void extent_return(fby_subscription *task, uint32_t place, uint16_t *length)
+void fby_extent_release(fby_subscription *task, uint32_t place)
 {
-    uint32_t count = *length;
-    *length = 0;
-    FBY_CRASH_POINT("extent half returned");
+    struct fby_ledger_entry *entry = fby_ledger_at(task, place);
+    uint32_t count = entry->length;
+    *entry = (struct fby_ledger_entry){0};
     for (uint32_t i = 0; i < count; i++) fby_place_release(task->source, place + i, fby_seat_bit(task));
+}
+
+/* An extent comes back, once. */
+static void extent_return(fby_subscription *task, uint32_t place, struct fby_ledger_entry *entry)
+{
+    uint32_t count = entry->length;
+    entry->times--;
+    FBY_CRASH_POINT("extent half returned");
+    if (!entry->times && !entry->kept) fby_extent_release(task, place);
     task->held_extents--;
     task->held_samples -= count;
     task->returned_samples += count;
@@ -393,15 +446,11 @@ static void extent_return(fby_subscription *task, uint32_t place, uint16_t *leng
 static bool return_take(fby_subscription *task, uint64_t word)
 {
     uint32_t place = (uint32_t)word, generation = (uint32_t)(word >> 32), index = place & UINT16_MAX;
-    for (uint32_t i = 0; i < task->ledger_count; i++) {
-        const fby_ledger *ledger = &task->ledgers[i];
-        if (ledger->block != place >> 16) continue;
-        if (index >= ledger->places || !ledger->lengths[index]) return false;
-        if (task->source->stores[ledger->block]->generations[index] != generation) return false;
-        extent_return(task, place, &ledger->lengths[index]);
-        return true;
-    }
-    return false;
+    fby_ledger *ledger = ledger_of(task, place >> 16);
+    if (!ledger || index >= ledger->places || !ledger->entries[index].times) return false;
+    if (task->source->stores[ledger->block]->generations[index] != generation) return false;
+    extent_return(task, place, &ledger->entries[index]);
+    return true;
 }
 
 static void refuse_return(fby_subscription *task, const char *why)
@@ -448,15 +497,13 @@ int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *n
         task->drawn_epochs = *next;
     }
     task->least_epoch = *next;
+    if (task->epoch < *next) fby_batches_drop(task);
     pending_drop(task, *next);
     if (task->spec->epochs && *next >= task->spec->epochs) {
         task->ended = true;
         return FBY_EEND;
     }
-    if (task->epoch < *next) {
-        task->epoch = *next;
-        task->batch = 0;
-    }
+    if (task->epoch < *next) epoch_enter(task, *next);
     return 0;
 }
 
@@ -466,8 +513,8 @@ void fby_subscription_bury(fby_subscription *task)
     for (uint32_t i = 0; i < task->ledger_count; i++) {
         const fby_ledger *ledger = &task->ledgers[i];
         for (uint32_t place = 0; place < ledger->places; place++)
-            if (ledger->lengths[place])
-                extent_return(task, ledger->block << 16 | place, &ledger->lengths[place]);
+            while (ledger->entries[place].times)
+                extent_return(task, ledger->block << 16 | place, &ledger->entries[place]);
     }
 }
 
@@ -481,9 +528,9 @@ static void untaken_return(fby_subscription *task)
     for (uint32_t i = 0; i < untaken; i++) {
         fby_descriptor descriptor;
         fby_delivery_look(writer, head + i, &descriptor);
-        uint16_t *lengths = descriptor.count ? ledger_of(task, descriptor.block, false) : NULL;
-        if (lengths && lengths[descriptor.first])
-            extent_return(task, descriptor.block << 16 | descriptor.first, &lengths[descriptor.first]);
+        fby_ledger *ledger = descriptor.count ? ledger_of(task, descriptor.block) : NULL;
+        struct fby_ledger_entry *entry = ledger ? &ledger->entries[descriptor.first] : NULL;
+        if (entry && entry->times) extent_return(task, descriptor.block << 16 | descriptor.first, entry);
     }
 }
 
@@ -495,6 +542,7 @@ void fby_subscription_end(fby_subscription *task, fby_peer *peer)
     fby_source_part(task);
     pending_drop(task, UINT64_MAX);
     batch_drop(task);
+    fby_batches_drop(task);
     fby_subscription_take_returns(task);
     if (peer->pidfd < 0 || fby_peer_ended(peer)) {
         fby_subscription_bury(task);
@@ -534,7 +582,7 @@ bool fby_subscription_idle(const fby_subscription *task)
 void fby_subscription_free(fby_subscription *task)
 {
     if (!task) return;
-    for (uint32_t i = 0; i < task->ledger_count; i++) free(task->ledgers[i].lengths);
+    for (uint32_t i = 0; i < task->ledger_count; i++) free(task->ledgers[i].entries);
     free(task->ledgers);
     free(task->pending);
     free(task->extents);
@@ -542,6 +590,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->subset);
     free(task->resumed);
     fby_echo_destroy(&task->echo_before);
+    fby_batches_free(task);
     fby_bad_set_free(&task->bad_known);
     if (task->event_fd >= 0) close(task->event_fd);
     if (task->classes_fd >= 0) close(task->classes_fd);

@@ -5,7 +5,7 @@ import random
 
 import pytest
 from PIL import Image
-from processes import EEND, Probe, Server, hundred, write_spec  # noqa: F401
+from processes import EEND, Probe, Server, eventually, hundred, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -231,3 +231,76 @@ def test_a_killed_server_loses_nothing(hundred, tmp_path):
         with Server(tmp_path / "server"):
             batches += everything(probe)
     assert digest(batches) == alone
+
+
+def of_batches(batches, epoch):
+    return [tuple(b["ids"]) for b in batches if b["epoch"] == epoch]
+
+
+@pytest.mark.parametrize("order", ["shared", "strict"])
+@pytest.mark.parametrize("factor,buffer", [(1, 4), (2, 1), (2, 4), (2.5, 4), (4, 100)])
+def test_whole_batches_come_again_as_they_were(hundred, tmp_path, order, factor, buffer):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order=order, pipeline=AUGMENTED, batch={"size": 8, "echo": {"factor": factor, "buffer": buffer}}, epochs=3)
+    with Server(tmp_path / "server") as server, Probe(spec, server) as probe:
+        batches = everything(probe)
+        status = server.status()
+        assert status["audit"]["sound"], status["audit"]
+        assert status["engine"]["files_read"] == 300
+        assert probe.opened["opened"]["batches"] == int(13 * factor)
+    for epoch in range(3):
+        own = [b for b in batches if b["epoch"] == epoch]
+        assert [b["index"] for b in own] == list(range(int(13 * factor)))
+        fresh = [b for b in own if not b["flags"][0] & REPEAT]
+        assert sorted(i for b in fresh for i in b["ids"]) == list(range(100))
+        counts = collections.Counter((tuple(b["ids"]), b["hash"]) for b in own)
+        assert len(counts) == 13, "the same samples with the same pixels"
+        assert set(counts.values()) <= {int(factor), int(factor) + (factor != int(factor))}
+
+
+def test_a_batch_may_be_held_several_times(hundred, tmp_path):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="shared", pipeline=AUGMENTED, batch={"size": 50, "echo": {"factor": 3, "buffer": 1}}, epochs=2)
+    with Server(tmp_path / "server") as server, Probe(spec, server) as probe:
+        held = [probe.ask("next") for _ in range(3)]
+        assert len({b["hash"] for b in held}) == 1
+        for b in held:
+            assert probe.ask(f"hash {b['batch']}")["hash"] == b["hash"]
+            probe.ask(f"release {b['batch']}")
+        rest = everything(probe)
+        assert len(rest) == 9
+        assert server.status()["audit"]["sound"]
+
+
+def test_the_books_stay_sound_when_a_task_with_kept_batches_dies(hundred, tmp_path):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="shared", pipeline=AUGMENTED, batch={"size": 8, "echo": {"factor": 3, "buffer": 5}}, epochs=None)
+    other = write_spec(tmp_path / "b.yaml", hundred, order="shared", pipeline=AUGMENTED, batch={"size": 8}, epochs=None)
+    with Server(tmp_path / "server") as server, Probe(other, server) as beside:
+        for end in ("kill", "close", "abandon"):
+            probe = Probe(spec, server)
+            probe.batches(14)
+            probe.ask("next")
+            beside.batches(5)
+            if end == "kill":
+                probe.kill()
+            if end == "abandon":
+                probe.ask("abandon")
+                assert server.status()["audit"]["sound"]
+                probe.batches(20)
+            probe.close()
+            eventually(lambda: len(server.status()["tasks"]) == 1)
+            assert server.status()["audit"]["sound"]
+        beside.batches(20)
+
+
+@pytest.mark.parametrize("echo", [{"pipeline": AUGMENTED, "batch": {"size": 8, "echo": 2}},
+                                  {"pipeline": ["decode", {"echo": "auto"}, {"random_resized_crop": {"size": 24}}], "batch": {"size": 8}}])
+def test_a_state_of_what_comes_again_freely_keeps_what_came_fresh(hundred, tmp_path, echo):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="shared", epochs=2, **echo)
+    for cut in (3, 9, 17, 30):
+        with Server(tmp_path / f"first{cut}") as server, Probe(spec, server) as probe:
+            first = [b for b in probe.batches(cut) if "error" not in b]
+            probe.ask(f"state {tmp_path}/state")
+        with Server(tmp_path / f"second{cut}") as server, Probe(spec, server, state=f"{tmp_path}/state") as probe:
+            batches = first + everything(probe)
+        for epoch in range(2):
+            fresh = [i for i, flags in emissions(batches, epoch) if not flags & REPEAT]
+            assert sorted(fresh) == list(range(100))

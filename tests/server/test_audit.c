@@ -19,7 +19,7 @@ typedef struct books {
     fby_part part;
     fby_pending pending;
     fby_ledger ledger;
-    uint16_t lengths[PLACES];
+    struct fby_ledger_entry entries[PLACES];
     uint32_t places[COUNT];
 } books;
 
@@ -54,8 +54,8 @@ static books *books_make(void)
     all->part = (fby_part){.group = &all->group, .seats = 3, .places = all->places};
     all->drawn = (fby_drawn){.parts = &all->part, .part_count = 1, .lot = {.count = COUNT}};
     all->pending = (fby_pending){.drawn = &all->drawn};
-    all->ledger = (fby_ledger){1, all->lengths, PLACES};
-    all->lengths[0] = HELD;
+    all->ledger = (fby_ledger){1, all->entries, PLACES};
+    all->entries[0] = (struct fby_ledger_entry){.length = HELD, .times = 1};
     for (uint32_t i = 0; i < COUNT; i++) {
         fby_place_filled(&all->source, all->places[i]);
         if (i >= HELD) fby_place_release(&all->source, all->places[i], 2);
@@ -151,7 +151,7 @@ static void draw_forgotten(books *all)
 
 static void extent_forgotten(books *all)
 {
-    all->lengths[0] = 0;
+    all->entries[0] = (struct fby_ledger_entry){0};
     all->tasks[1].held_samples = all->tasks[1].held_extents = 0;
 }
 
