@@ -37,6 +37,10 @@ enum {
     FBY_FBL_WAYS = 4         /* tiles that a tier may decode at once, at most */
 };
 
+/* A token's numbers in bytes. More: raw in bits 0-2, the high bits of the frequency in 3 and 4, of the start
+ * in 5. */
+enum { FBL_LEAF_BASE, FBL_LEAF_FREQUENCY, FBL_LEAF_START, FBL_LEAF_MORE, FBL_LEAVES };
+
 /* What one plane's residuals, or a palette's indices, are coded with. Entry 8 * context + token. */
 typedef struct fby_fbl_set {
     uint8_t context[FBY_FBL_SUMS];
@@ -47,10 +51,13 @@ typedef struct fby_fbl_set {
     uint16_t start[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS]; /* sum of the frequencies before */
     uint16_t base[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS];  /* the first value of the class */
     uint8_t raw[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS];    /* 2^raw values in it */
-    /* Made of the above by fby_fbl_set_finish: a slot's entry, and entries in a word each: frequency from bit
-     * 0, start from 10, base from 19, raw from 27 (8 bits only). */
-    uint32_t packed[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS];
-    uint8_t entry[FBY_FBL_CONTEXTS * FBY_FBL_SCALE];
+    /* Made of the above by fby_fbl_set_finish. */
+    uint8_t entry[FBY_FBL_CONTEXTS * FBY_FBL_SCALE]; /* of a slot */
+    /* For vectors, by context: see fbl_rans_avx2.c. They can do all sets but those with a first slot of its
+     * own. */
+    bool in_vectors;
+    uint8_t bound[2][FBY_FBL_TOKENS][2 * FBY_FBL_CONTEXTS]; /* [slot's lowest bit][token], less 128; twice */
+    uint8_t leaf[FBL_LEAVES][FBY_FBL_TOKENS][2 * FBY_FBL_CONTEXTS];
 } fby_fbl_set;
 
 void fby_fbl_set_finish(fby_fbl_set *set);
@@ -167,7 +174,7 @@ typedef struct fby_fbl_kernels {
     uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t length);
 } fby_fbl_kernels;
 
-extern const fby_fbl_kernels fby_fbl_kernels_c;
+extern const fby_fbl_kernels fby_fbl_kernels_c, fby_fbl_kernels_avx2;
 
 /* Of a tier that this CPU supports. */
 const fby_fbl_kernels *fby_fbl_kernels_of(fby_tier tier);

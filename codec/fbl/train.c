@@ -139,23 +139,25 @@ static uint64_t fall_cost(uint32_t n, uint32_t f)
 static void frequencies_choose(const uint32_t *n, uint32_t count, uint16_t *f)
 {
     uint64_t total = 0;
-    uint32_t sum = 0;
+    uint32_t sum = 0, first = 0;
 
     for (uint32_t t = 0; t < count; t++) total += n[t];
     for (uint32_t t = 0; t < count; t++) {
         uint64_t share = total ? ((uint64_t)n[t] * FBY_FBL_SCALE * 2 + total) / (2 * total) : 0;
-        f[t] = (uint16_t)(share || !n[t] ? share : 1);
+        uint64_t least = n[t] && !sum ? 2 : n[t] != 0; /* the first slots of two: fby_fbl_set.in_vectors */
+        f[t] = (uint16_t)(share > least ? share : least);
         sum += f[t];
     }
     if (!total) {
         f[0] = FBY_FBL_SCALE;
         return;
     }
+    while (!n[first]) first++;
     while (sum != FBY_FBL_SCALE) {
         uint32_t best = UINT32_MAX;
         uint64_t best_cost = 0;
         for (uint32_t t = 0; t < count; t++) {
-            if (!n[t] || (sum > FBY_FBL_SCALE && f[t] < 2)) continue;
+            if (!n[t] || (sum > FBY_FBL_SCALE && f[t] < (t == first ? 3 : 2))) continue;
             uint64_t cost = fall_cost(n[t], sum > FBY_FBL_SCALE ? f[t] - 1u : f[t]);
             bool better = sum > FBY_FBL_SCALE ? cost < best_cost : cost > best_cost;
             if (best == UINT32_MAX || better) best = t, best_cost = cost;

@@ -24,6 +24,8 @@ static uint32_t sample_of(fbl_kind kind, uint32_t x, uint32_t y, uint32_t channe
         return ((x / 13 + seed) * 5 + (x + y) / 17 * 3 + channel) % 9 * (most / 9);
     case FBL_DOTS:
         return (draw(state) % 15 == 0 ? seed + (x * y) % 40 : seed) * (most / 64) + channel;
+    case FBL_SPECKS:
+        return draw(state) % 4 ? seed : seed + draw(state) % 300 * 217;
     default:
         return draw(state) & 1 ? most : 0;
     }
@@ -45,11 +47,14 @@ fbl_picture fbl_picture_make(fbl_kind kind, uint32_t width, uint32_t height, uin
     made.image.bits = bits;
     for (uint32_t y = 0, i = 0; y < height; y++) {
         for (uint32_t x = 0; x < width; x++) {
-            /* Dots are of one colour in all channels, so that there are few. */
+            /* A few kinds draw a pixel's colour at once, so that there are not too many. */
             uint32_t pixel = sample_of(kind, x, y, 0, bits, seed, &state);
             for (uint32_t channel = 0; channel < channels; channel++, i++) {
-                uint32_t value =
-                    kind == FBL_DOTS ? pixel + channel : sample_of(kind, x, y, channel, bits, seed, &state);
+                uint32_t value = pixel + channel;
+                if (kind == FBL_SPECKS)
+                    value = pixel >> 4 * channel;
+                else if (kind != FBL_DOTS)
+                    value = sample_of(kind, x, y, channel, bits, seed, &state);
                 if (bits > 8)
                     ((uint16_t *)made.samples)[i] = (uint16_t)(value & mask);
                 else

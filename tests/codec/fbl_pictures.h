@@ -14,6 +14,7 @@ typedef enum fbl_kind {
     FBL_AREAS,    /* few colours in areas, as label masks */
     FBL_DOTS,     /* many colours, but few enough for a palette */
     FBL_EXTREMES, /* least and most values only */
+    FBL_SPECKS,   /* one colour, and hundreds of others that come again */
     FBL_KINDS
 } fbl_kind;
 

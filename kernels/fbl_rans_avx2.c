@@ -1,0 +1,360 @@
+/* FBL's rans tiles of 8 bits with AVX2.
+ *
+ * Tables stay in registers and the nearest cache: a context is one of 16, and so is a byte's place in a
+ * shuffle of
+ * 16. A slot has 9 bits, h and its lowest, and each bound two bytes, one for either lowest bit; a binary
+ * search of three steps finds the token, whose numbers are four bytes more. So nothing is gathered, and 32
+ * lanes need about 200 instructions.
+ *
+ * States are two vectors of high and two of low halves, in the order that bytes widen to: lanes 0-7 and
+ * 16-23, then 8-15 and 24-31. Tiles are decoded side by side, statement by statement: the latency of one,
+ * from its sizes to its next sizes, hides in the other's. */
+#include <pthread.h>
+
+#include "kernels/fbl_avx2.h"
+
+enum { WAYS = 2 };
+
+typedef struct stream {
+    __m256i high[2], low[2];
+    const uint8_t *words, *end;
+    bool overrun;
+} stream;
+
+/* The row step before, overwritten from the left by this one. */
+typedef struct row {
+    __m256i value[FBY_FBL_MICRO_WIDTH + 1], size[FBY_FBL_MICRO_WIDTH + 1];
+    __m256i left, left_size, low, high; /* low, high: bits of the predictors */
+} row;
+
+typedef struct decoding {
+    stream stream;
+    row row[FBY_FBL_PLANES];
+    fbl_out out;
+} decoding;
+
+#define EACH for (int i = 0; i < n; i++)
+
+/* Shuffles that bring words to the lanes of eight that take one, and zeros to the others. */
+static _Alignas(64) uint8_t word_shuffle[256][16];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void word_shuffle_make(void)
+{
+    for (uint32_t mask = 0; mask < 256; mask++) {
+        for (uint32_t lane = 0, taken = 0; lane < 8; lane++) {
+            bool takes = mask >> lane & 1;
+            word_shuffle[mask][2 * lane] = (uint8_t)(takes ? 2 * taken : 128);
+            word_shuffle[mask][2 * lane + 1] = (uint8_t)(takes ? 2 * taken + 1 : 128);
+            taken += takes;
+        }
+    }
+}
+
+/* Bytes of a table of 64. */
+FBL_AVX2 __m256i lookup64(const uint8_t *table, __m256i at)
+{
+    const __m128i *part = (const __m128i *)table;
+    __m256i a = _mm256_broadcastsi128_si256(_mm_loadu_si128(part));
+    __m256i b = _mm256_broadcastsi128_si256(_mm_loadu_si128(part + 1));
+    __m256i c = _mm256_broadcastsi128_si256(_mm_loadu_si128(part + 2));
+    __m256i d = _mm256_broadcastsi128_si256(_mm_loadu_si128(part + 3));
+    __m256i bit4 = _mm256_slli_epi16(at, 3), bit5 = _mm256_slli_epi16(at, 2);
+    a = _mm256_blendv_epi8(_mm256_shuffle_epi8(a, at), _mm256_shuffle_epi8(b, at), bit4);
+    c = _mm256_blendv_epi8(_mm256_shuffle_epi8(c, at), _mm256_shuffle_epi8(d, at), bit4);
+    return _mm256_blendv_epi8(a, c, bit5);
+}
+
+FBL_AVX2 __m256i lookup16(const uint8_t *table, __m256i at)
+{
+    return _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)table), at);
+}
+
+FBL_AVX2 __m256i choose(__m256i a, __m256i b, __m256i second)
+{
+    return _mm256_blendv_epi8(a, b, second);
+}
+
+/* Where h is above token t's bound. */
+FBL_AVX2 __m256i bound_of(const fby_fbl_set *set, uint32_t t, __m256i context, __m256i odd)
+{
+    return choose(lookup16(set->bound[0][t], context), lookup16(set->bound[1][t], context), odd);
+}
+
+/* A number of the token that three steps of search have led to. */
+FBL_AVX2 __m256i leaf_of(const fby_fbl_set *set, uint32_t which, __m256i context, __m256i step4,
+                         __m256i step2, __m256i step1)
+{
+    const uint8_t(*leaf)[2 * FBY_FBL_CONTEXTS] = set->leaf[which];
+    __m256i a = choose(lookup16(leaf[0], context), lookup16(leaf[1], context), step1);
+    __m256i b = choose(lookup16(leaf[2], context), lookup16(leaf[3], context), step1);
+    __m256i c = choose(lookup16(leaf[4], context), lookup16(leaf[5], context), step1);
+    __m256i d = choose(lookup16(leaf[6], context), lookup16(leaf[7], context), step1);
+    return choose(choose(a, b, step2), choose(c, d, step2), step4);
+}
+
+/* Words for the lanes of one vector of low halves that take one. */
+FBL_AVX2 __m256i words_of(const uint8_t *first, uint32_t first_mask, const uint8_t *second,
+                          uint32_t second_mask)
+{
+    __m128i low = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)first),
+                                   _mm_load_si128((const __m128i *)word_shuffle[first_mask]));
+    __m128i high = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)second),
+                                    _mm_load_si128((const __m128i *)word_shuffle[second_mask]));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+/* One symbol of 32 lanes of n tiles: sums to zigzag values. */
+FBL_AVX2 void symbols(decoding *d, int n, const fby_fbl_set *const *set, const __m256i *sum, __m256i *z)
+{
+    const __m256i zero = _mm256_setzero_si256(), top = _mm256_set1_epi8((char)128);
+    __m256i context[WAYS], odd[WAYS], h[WAYS], step4[WAYS], step2[WAYS], step1[WAYS];
+    __m256i base[WAYS], frequency[WAYS], start[WAYS], more[WAYS];
+
+    EACH context[i] = lookup64(set[i]->context, sum[i]);
+    EACH
+    {
+        const __m256i byte = _mm256_set1_epi16(255), one = _mm256_set1_epi16(1);
+        const __m256i *low = d[i].stream.low;
+        h[i] = _mm256_packus_epi16(_mm256_and_si256(_mm256_srli_epi16(low[0], 1), byte),
+                                   _mm256_and_si256(_mm256_srli_epi16(low[1], 1), byte));
+        h[i] = _mm256_xor_si256(h[i], top);
+        odd[i] = _mm256_packs_epi16(_mm256_cmpeq_epi16(_mm256_and_si256(low[0], one), one),
+                                    _mm256_cmpeq_epi16(_mm256_and_si256(low[1], one), one));
+    }
+    EACH step4[i] = _mm256_cmpgt_epi8(h[i], bound_of(set[i], 4, context[i], odd[i]));
+    EACH
+    {
+        __m256i bound = choose(bound_of(set[i], 2, context[i], odd[i]),
+                               bound_of(set[i], 6, context[i], odd[i]), step4[i]);
+        step2[i] = _mm256_cmpgt_epi8(h[i], bound);
+    }
+    EACH
+    {
+        __m256i lower = choose(bound_of(set[i], 1, context[i], odd[i]),
+                               bound_of(set[i], 3, context[i], odd[i]), step2[i]);
+        __m256i upper = choose(bound_of(set[i], 5, context[i], odd[i]),
+                               bound_of(set[i], 7, context[i], odd[i]), step2[i]);
+        step1[i] = _mm256_cmpgt_epi8(h[i], choose(lower, upper, step4[i]));
+    }
+    EACH more[i] = leaf_of(set[i], FBL_LEAF_MORE, context[i], step4[i], step2[i], step1[i]);
+    EACH frequency[i] = leaf_of(set[i], FBL_LEAF_FREQUENCY, context[i], step4[i], step2[i], step1[i]);
+    EACH start[i] = leaf_of(set[i], FBL_LEAF_START, context[i], step4[i], step2[i], step1[i]);
+    EACH base[i] = leaf_of(set[i], FBL_LEAF_BASE, context[i], step4[i], step2[i], step1[i]);
+    EACH
+    {
+        /* By raw: 2^(8 - raw), 0 for 256; and the mask of its bits. */
+        const __m256i scales = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(0, (char)128, 64, 32, 16, 8, 4, 2, 0, (char)128, 64, 32, 16, 8, 4, 2));
+        const __m256i masks = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(0, 1, 3, 7, 15, 31, 63, 127, 0, 1, 3, 7, 15, 31, 63, 127));
+        stream *of = &d[i].stream;
+        __m256i raw = _mm256_and_si256(more[i], _mm256_set1_epi8(15)); /* bit 3 repeats the tables */
+        __m256i scale = _mm256_shuffle_epi8(scales, raw), mask = _mm256_shuffle_epi8(masks, raw);
+        __m256i f_high = _mm256_and_si256(_mm256_srli_epi16(more[i], 3), _mm256_set1_epi8(3));
+        __m256i s_high = _mm256_and_si256(_mm256_srli_epi16(more[i], 5), _mm256_set1_epi8(1));
+        __m256i bits[2], wanted[2];
+
+        for (int k = 0; k < 2; k++) {
+            __m256i f =
+                k ? _mm256_unpackhi_epi8(frequency[i], f_high) : _mm256_unpacklo_epi8(frequency[i], f_high);
+            __m256i s = k ? _mm256_unpackhi_epi8(start[i], s_high) : _mm256_unpacklo_epi8(start[i], s_high);
+            __m256i m = k ? _mm256_unpackhi_epi8(zero, scale) : _mm256_unpacklo_epi8(zero, scale);
+            __m256i b = k ? _mm256_unpackhi_epi8(mask, zero) : _mm256_unpacklo_epi8(mask, zero);
+            /* x = f * (x >> 9) + slot - start, in halves. */
+            __m256i slot = _mm256_and_si256(of->low[k], _mm256_set1_epi16(FBY_FBL_SCALE - 1));
+            __m256i add = _mm256_sub_epi16(slot, s);
+            __m256i x_low =
+                _mm256_or_si256(_mm256_slli_epi16(of->high[k], 7), _mm256_srli_epi16(of->low[k], 9));
+            __m256i x_high = _mm256_srli_epi16(of->high[k], 9);
+            __m256i low = _mm256_add_epi16(_mm256_mullo_epi16(f, x_low), add);
+            __m256i kept = _mm256_cmpeq_epi16(_mm256_min_epu16(low, add), add); /* all ones: no carry */
+            __m256i high = _mm256_add_epi16(_mm256_mulhi_epu16(f, x_low), _mm256_mullo_epi16(f, x_high));
+            high = _mm256_add_epi16(_mm256_add_epi16(high, _mm256_set1_epi16(1)), kept);
+            bits[k] = _mm256_and_si256(low, b);
+            /* x >>= raw, by multiplying with 2^(16 - raw); where that is 2^16, nothing moves. */
+            __m256i still = _mm256_cmpeq_epi16(m, zero);
+            __m256i moved = _mm256_or_si256(_mm256_mulhi_epu16(low, m), _mm256_mullo_epi16(high, m));
+            low = choose(moved, low, still);
+            high = choose(_mm256_mulhi_epu16(high, m), high, still);
+            wanted[k] = _mm256_cmpeq_epi16(high, zero);
+            of->high[k] = _mm256_or_si256(high, _mm256_and_si256(low, wanted[k]));
+            of->low[k] = _mm256_andnot_si256(wanted[k], low);
+        }
+        z[i] = _mm256_add_epi8(base[i], _mm256_packus_epi16(bits[0], bits[1]));
+
+        uint32_t all = (uint32_t)_mm256_movemask_epi8(_mm256_packs_epi16(wanted[0], wanted[1]));
+        const uint8_t *words = of->words;
+        const uint8_t *at1 = words + (size_t)2 * (uint32_t)__builtin_popcount(all & 0xFF);
+        const uint8_t *at2 = words + (size_t)2 * (uint32_t)__builtin_popcount(all & 0xFFFF);
+        const uint8_t *at3 = words + (size_t)2 * (uint32_t)__builtin_popcount(all & 0xFFFFFF);
+        of->low[0] = _mm256_or_si256(of->low[0], words_of(words, all & 255, at2, all >> 16 & 255));
+        of->low[1] = _mm256_or_si256(of->low[1], words_of(at1, all >> 8 & 255, at3, all >> 24));
+        of->words = words + (size_t)2 * (uint32_t)__builtin_popcount(all);
+        of->overrun |= of->words > of->end;
+        of->words = of->overrun ? of->end : of->words;
+    }
+}
+
+FBL_AVX2 __m256i capped(__m256i sum)
+{
+    return _mm256_min_epu8(sum, _mm256_set1_epi8(FBY_FBL_SUMS - 1));
+}
+
+FBL_AVX2 void row_first(decoding *d, int n, uint32_t plane, uint32_t width, const fby_fbl_set *const *set)
+{
+    __m256i w[WAYS], sum[WAYS], z[WAYS];
+
+    EACH w[i] = _mm256_set1_epi8((char)128), sum[i] = _mm256_set1_epi8(FBY_FBL_FIRST_SUM);
+    for (uint32_t x = 0; x < width; x++) {
+        symbols(d, n, set, sum, z);
+        EACH
+        {
+            row *of = &d[i].row[plane];
+            __m256i size = _mm256_avg_epu8(z[i], _mm256_setzero_si256());
+            w[i] = _mm256_add_epi8(w[i], fbl_of_zigzag(z[i]));
+            of->value[x] = w[i];
+            of->size[x] = size;
+            sum[i] = capped(_mm256_adds_epu8(size, _mm256_adds_epu8(size, size)));
+        }
+    }
+    EACH d[i].row[plane].left = d[i].row[plane].value[0], d[i].row[plane].left_size = d[i].row[plane].size[0];
+}
+
+/* A row step that has one above it. */
+FBL_AVX2 void row_next(decoding *d, int n, uint32_t plane, uint32_t width, const fby_fbl_set *const *set)
+{
+    __m256i w[WAYS], nw[WAYS], w_size[WAYS], nw_size[WAYS], sum[WAYS], z[WAYS], predicted[WAYS];
+
+    EACH
+    {
+        row *of = &d[i].row[plane];
+        nw[i] = of->left;
+        nw_size[i] = of->left_size;
+        of->left = w[i] = fbl_from_left(of->value[width - 1], of->value[0]);
+        of->left_size = w_size[i] = fbl_from_left(of->size[width - 1], of->size[0]);
+    }
+    for (uint32_t x = 0; x < width; x++) {
+        EACH
+        {
+            const row *of = &d[i].row[plane];
+            __m256i slant = _mm256_avg_epu8(nw_size[i], of->size[x + 1]);
+            sum[i] = capped(_mm256_adds_epu8(_mm256_adds_epu8(of->size[x], w_size[i]), slant));
+            nw_size[i] = of->size[x];
+            predicted[i] = fbl_predict(w[i], of->value[x], nw[i], of->value[x + 1], of->low, of->high);
+            nw[i] = of->value[x];
+        }
+        symbols(d, n, set, sum, z);
+        EACH
+        {
+            row *of = &d[i].row[plane];
+            of->value[x] = w[i] = _mm256_add_epi8(predicted[i], fbl_of_zigzag(z[i]));
+            of->size[x] = w_size[i] = _mm256_avg_epu8(z[i], _mm256_setzero_si256());
+            if (x) continue;
+            of->value[width] = fbl_from_right(of->value[0], of->value[width - 1]);
+            of->size[width] = fbl_from_right(of->size[0], of->size[width - 1]);
+        }
+    }
+}
+
+FBL_AVX2 bool stream_begin(stream *of, const fby_fbl_coded *coded)
+{
+    const __m256i low_half = _mm256_set1_epi32(0xFFFF), zero = _mm256_setzero_si256();
+    __m256i x[4], none = zero;
+
+    for (int q = 0; q < 4; q++) x[q] = _mm256_loadu_si256((const __m256i *)coded->bytes + q);
+    for (int k = 0; k < 2; k++) {
+        __m256i low =
+            _mm256_packus_epi32(_mm256_and_si256(x[k], low_half), _mm256_and_si256(x[k + 2], low_half));
+        __m256i high = _mm256_packus_epi32(_mm256_srli_epi32(x[k], 16), _mm256_srli_epi32(x[k + 2], 16));
+        of->low[k] = _mm256_permute4x64_epi64(low, 0xD8);
+        of->high[k] = _mm256_permute4x64_epi64(high, 0xD8);
+        none = _mm256_or_si256(none, _mm256_cmpeq_epi16(high, zero));
+    }
+    of->words = coded->bytes + (size_t)4 * FBY_LANES;
+    of->end = coded->end;
+    of->overrun = false;
+    return _mm256_testz_si256(none, none);
+}
+
+FBL_AVX2 bool stream_ended(const stream *of)
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i other = _mm256_or_si256(of->low[0], of->low[1]);
+
+    for (int k = 0; k < 2; k++) other = _mm256_or_si256(other, _mm256_xor_si256(of->high[k], one));
+    return !of->overrun && of->end - of->words < 4 && _mm256_testz_si256(other, other);
+}
+
+FBL_AVX2 void rows_out(decoding *d, fby_fbl_rans *const *tile, int n, uint32_t step, uint32_t channels)
+{
+    EACH
+    {
+        __m256i with_green[2][FBY_FBL_MICRO_WIDTH];
+        const __m256i *plane[FBY_FBL_PLANES], *channel[FBY_FBL_PLANES];
+        const fby_fbl_coded *coded = &tile[i]->coded;
+
+        for (uint32_t p = 0; p < channels; p++) plane[p] = d[i].row[p].value;
+        fbl_channels(plane, channels, coded->minus_green, coded->shape.micro_width, with_green, channel);
+        if (step) fbl_out_next(&d[i].out, coded, 0, step);
+        fbl_row_out(&d[i].out, coded, 0, step, channel, channels);
+    }
+}
+
+FBL_AVX2 void decode(fby_fbl_rans *const *tile, int n, uint32_t channels)
+{
+    const fby_fbl_shape *shape = &tile[0]->coded.shape;
+    const fby_fbl_set *set[FBY_FBL_PLANES][WAYS];
+    decoding d[WAYS];
+
+    EACH
+    {
+        tile[i]->coded.good = stream_begin(&d[i].stream, &tile[i]->coded);
+        fbl_out_begin(&d[i].out, &tile[i]->coded, 0);
+        for (uint32_t p = 0; p < channels; p++) {
+            set[p][i] = tile[i]->set[p];
+            d[i].row[p].low = fbl_lane_mask(tile[i]->predictor[p][0]);
+            d[i].row[p].high = fbl_lane_mask(tile[i]->predictor[p][1]);
+        }
+    }
+    for (uint32_t p = 0; p < channels; p++) row_first(d, n, p, shape->micro_width, set[p]);
+    rows_out(d, tile, n, 0, channels);
+    for (uint32_t step = 1; step < shape->micro_height; step++) {
+        for (uint32_t p = 0; p < channels; p++) row_next(d, n, p, shape->micro_width, set[p]);
+        rows_out(d, tile, n, step, channels);
+    }
+    EACH tile[i]->coded.good &= stream_ended(&d[i].stream);
+}
+
+/* A function a number of tiles, so that loops over them are unrolled. */
+static __attribute__((noinline)) void decode_1(fby_fbl_rans *const *tile)
+{
+    decode(tile, 1, tile[0]->coded.channels);
+}
+
+static __attribute__((noinline)) void decode_2(fby_fbl_rans *const *tile)
+{
+    decode(tile, 2, tile[0]->coded.channels);
+}
+
+static bool in_vectors(const fby_fbl_rans *tile)
+{
+    bool all = tile->coded.bits == 8;
+    for (uint32_t p = 0; p < tile->coded.channels; p++) all &= tile->set[p]->in_vectors;
+    return all;
+}
+
+void fby_fbl_rans_avx2(fby_fbl_rans *const *tile, uint32_t count)
+{
+    uint32_t i = 0;
+
+    /* All tiles of a picture have its sets. */
+    for (uint32_t k = 0; k < count; k++) {
+        if (in_vectors(tile[k])) continue;
+        fby_fbl_kernels_c.rans(tile, count);
+        return;
+    }
+    pthread_once(&once, word_shuffle_make);
+    for (; i + 2 <= count; i += 2) decode_2(tile + i);
+    for (; i < count; i++) decode_1(tile + i);
+}
