@@ -84,6 +84,7 @@ uint64_t fby_layout_hash(void)
         SIZE(fby_up_words),
         FIELD(fby_up_words, region),
         FIELD(fby_up_words, waiting),
+        FIELD(fby_up_words, waited_ns),
         FIELD(fby_up_words, return_tail),
         FIELD(fby_up_words, head),
     };

@@ -135,13 +135,16 @@ typedef struct fby_up_words {
     fby_region_header region;
     uint8_t pad0[FBY_CACHE_PAIR - sizeof(fby_region_header)];
     uint32_t waiting; /* 1 while the client sleeps on down.tail or is about to */
-    uint8_t pad1[FBY_CACHE_PAIR - 4];
+    uint32_t reserved;
+    uint64_t waited_ns; /* what it spent there, all in all; for show */
+    uint8_t pad1[FBY_CACHE_PAIR - 16];
     uint32_t return_tail; /* free-running count of returned blocks */
     uint8_t pad2[FBY_CACHE_PAIR - 4];
     uint32_t head; /* free-running count of descriptors taken from the delivery ring */
     uint8_t pad3[FBY_CACHE_PAIR - 4];
 } fby_up_words;
 static_assert(offsetof(fby_up_words, waiting) == 128, "layout");
+static_assert(offsetof(fby_up_words, waited_ns) == 136, "layout");
 static_assert(offsetof(fby_up_words, return_tail) == 256, "layout");
 static_assert(offsetof(fby_up_words, head) == 384, "layout");
 static_assert(sizeof(fby_up_words) == 512, "layout");

@@ -59,8 +59,9 @@ static void task_print(const json_t *task)
     if (number(dataset, "left_out") > 0)
         printf("             %.0f files left out: no decoder knows their ending\n",
                number(dataset, "left_out"));
-    printf("  progress   epoch %.0f, batch %.0f of %.0f, order %s\n", number(task, "epoch"),
-           number(task, "batch_of_epoch"), number(task, "batches_per_epoch"), text(task, "order"));
+    printf("  progress   epoch %.0f, batch %.0f", number(task, "epoch"), number(task, "batch_of_epoch"));
+    if (number(task, "batches_per_epoch") > 0) printf(" of %.0f", number(task, "batches_per_epoch"));
+    printf(", order %s\n", text(task, "order"));
     printf("  rate       %.0f samples/s over %.0f s, %.0f samples delivered, %.0f%% of the batches in one "
            "piece\n",
            number(task, "samples_per_s"), number(task, "age_s"), number(task, "delivered_samples"),
@@ -72,6 +73,16 @@ static void task_print(const json_t *task)
         "  window     %.0f batches of %.0f: %.0f held or queued, %.0f draws on their way; %s shared memory\n",
         number(task, "window"), number(task, "batch"), number(task, "held_batches"),
         number(task, "pending_draws"), fby_size_text(size, number(task, "shared_bytes")));
+    const json_t *echo = json_object_get(task, "echo");
+    if (number(task, "step_s") > 0)
+        printf("  pace       a step takes %.1f ms, a batch of fresh samples %.1f ms: %.2fx\n",
+               1e3 * number(task, "step_s"), 1e3 * number(task, "upstream_batch_s"),
+               number(task, "upstream_per_step"));
+    if (json_is_object(echo))
+        printf("  echo       of %s, %.2fx: %.0f samples fresh, %.0f again; %.0f of %.0f wait\n",
+               text(echo, "of"), number(echo, "in_force"), number(echo, "fresh"), number(echo, "repeated"),
+               number(echo, "buffered"), number(echo, "buffer"));
+    if (json_is_string(json_object_get(task, "advice"))) printf("  advice     %s\n", text(task, "advice"));
     if (number(bad, "total") > 0) {
         printf("  bad        %.0f samples, %.0f replaced; the latest:\n", number(bad, "total"),
                number(bad, "substituted"));
@@ -158,6 +169,20 @@ static void source_print(const json_t *source)
         "  draws      %.0f: %.0f samples drawn, delivered %.0f times: %.2f tasks a sample; %s of segments\n",
         number(source, "draws"), number(source, "drawn"), number(source, "delivered"),
         number(source, "share_factor"), fby_size_text(size, number(source, "segment_bytes")));
+    if (number(source, "again_draws") > 0)
+        printf("  echoes     %.0f draws of %.0f samples emitted again\n", number(source, "again_draws"),
+               number(source, "again_samples"));
+    size_t index;
+    const json_t *cache;
+    json_array_foreach(json_object_get(source, "caches"), index, cache)
+    {
+        char kept[32], limit[32];
+        double looks = number(cache, "hits") + number(cache, "misses");
+        printf("  cache      after %s: %.0f samples, %s of %s; found %.0f%% of %.0f\n", text(cache, "after"),
+               number(cache, "samples"), fby_size_text(kept, number(cache, "bytes")),
+               fby_size_text(limit, number(cache, "limit")),
+               looks > 0 ? 100 * number(cache, "hits") / looks : 0, looks);
+    }
     graph_print(json_object_get(source, "graph"));
 }
 

@@ -132,6 +132,7 @@ struct fby_task {
     fby_error told;      /* why the task has failed, where its descriptor is still to come */
 
     /* What the caller got so far: the state. */
+    uint64_t waited_ns;  /* for batches, all in all */
     uint8_t *had_counts; /* by id, of a task that echoes: how often it was had; NULL: not counted */
     uint64_t had_epoch, had_behind, had_part, had_samples; /* as in fby_state_head */
     uint64_t *had;                                         /* shared order: bitmap of its ids */

@@ -807,6 +807,9 @@ static int batch_wait(fby_task *task, int64_t timeout_ns, uint64_t deadline, fby
         fby_wait_result result =
             fby_wait_delivery(task->stream->down.base, task->stream->up.base, seen, task->spin_ns, until);
         FBY_CRASH_POINT("client: waited");
+        task->waited_ns += fby_now_ns() - now;
+        /* Relaxed: for the server to show. */
+        fby_store_relaxed_u64(&((fby_up_words *)task->stream->up.base)->waited_ns, task->waited_ns);
         if (result == FBY_WAIT_READY) continue;
         if (fby_task_server_gone(task)) {
             /* What it delivered before its end still counts. */

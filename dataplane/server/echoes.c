@@ -254,7 +254,7 @@ static void waiting_submit(fby_source *source)
 
 bool fby_echoes_awaits(const fby_drawn *drawn)
 {
-    for (uint32_t i = 0; !drawn->echo_count && drawn->lot.echo_count && i < drawn->lot.count; i++)
+    for (uint32_t i = 0; fby_echoes_is_again(drawn) && i < drawn->lot.count; i++)
         if (drawn->lot.jobs[i].items[0] && drawn->lot.jobs[i].items[0]->awaited) return true;
     return false;
 }

@@ -82,6 +82,16 @@ fby_target fby_place_target(const fby_source *source, uint32_t place);
 /* --- sources
  * ------------------------------------------------------------------------------------------------------- */
 
+/* Fresh samples that a source has made, and how long it was at it. */
+typedef struct fby_made {
+    uint64_t samples, busy_ns;
+} fby_made;
+
+/* Where a task's client was at a moment. */
+typedef struct fby_pace {
+    uint64_t at_ns, waited_ns, returned;
+} fby_pace;
+
 /* A data set, its sampler, and the tasks that draw from it. The set-up thread makes and frees it and counts
  * its users; all from `crews` on is the conductor's. */
 struct fby_source {
@@ -105,7 +115,10 @@ struct fby_source {
     fby_plan *plan;
     fby_store **stores; /* by block */
     uint32_t store_room, next_block;
-    fby_store *gone; /* retired, but still mapped by a client */
+    fby_store *gone;        /* retired, but still mapped by a client */
+    uint32_t fresh_out;     /* lots of fresh samples in the engine */
+    uint64_t busy_since_ns; /* where any are */
+    fby_made made;
     fby_source_echo *echoes;
     fby_drawn *waiting;                  /* draws whose lots wait for what they emit again */
     uint64_t again_draws, again_samples; /* draws of what echoes emit again */
@@ -229,6 +242,12 @@ bool fby_echoes_draw(fby_source *source);
 /* A fresh draw has its jobs and targets: has what echoes need of it kept, and counts it. Fills in whether it
  * ends the epochs of its tasks. */
 void fby_echoes_drawn(fby_drawn *drawn);
+/* Whether it emits again what was fresh before. */
+static inline bool fby_echoes_is_again(const fby_drawn *drawn)
+{
+    return drawn->lot.echo_count && !drawn->echo_count;
+}
+
 /* Whether what it emits again is still being made: its lot waits for that, since it would be made twice else.
  */
 bool fby_echoes_awaits(const fby_drawn *drawn);
@@ -385,6 +404,7 @@ struct fby_subscription {
     fby_peer peer;
     fby_watch peer_watch, returns_watch;
     /* Figures. */
+    fby_pace pace, pace_next; /* as of some seconds ago, and of less */
     uint64_t opened_ns, delivered_samples, delivered_batches, contiguous_batches, returned_samples;
     uint64_t bad_total, substituted;
     fby_bad_set bad_known;
@@ -580,6 +600,16 @@ void fby_server_cpus_update(fby_server *server);
 /* Whether the books agree: part of the status document; the caller's reference. NULL without memory. */
 json_t *fby_source_audit(const fby_source *source);
 json_t *fby_server_audit(const fby_server *server);
+
+/* --- pace.c: how long a trainer's step takes, and how long a batch of fresh samples takes to be made */
+
+/* Fresh samples go to the engine, and are back. */
+void fby_pace_made(fby_source *source, bool back, uint32_t samples);
+/* Moves on what "now" means: the last ten seconds or so. Call it several times a second. */
+void fby_pace_step(fby_server *server, uint64_t now_ns);
+/* Seconds; 0 where it isn't known yet. */
+double fby_pace_step_s(const fby_subscription *task, uint64_t now_ns);
+double fby_pace_batch_s(const fby_subscription *task);
 
 /* The status document; the caller's reference. */
 json_t *fby_server_status(fby_server *server);

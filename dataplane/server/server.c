@@ -389,6 +389,7 @@ static void server_serve(fby_server *server)
         if (now - looked_after > BUSY_SLEEP_MS / 2 * 1000000ull) {
             looked_after = now;
             fby_engine_look_after(server->engine, now);
+            fby_pace_step(server, now);
             for (fby_session *session = server->sessions; session; session = session->next)
                 fby_session_progress(session);
         }

@@ -687,6 +687,11 @@ static uint32_t part_of(fby_drawn *drawn, fby_group *group)
     return drawn->part_count++;
 }
 
+static bool is_repair(const fby_drawn *drawn)
+{
+    return drawn->repairs[0].drawn != NULL;
+}
+
 static void lot_submit(fby_drawn *drawn)
 {
     fby_source *source = drawn->source;
@@ -695,6 +700,7 @@ static void lot_submit(fby_drawn *drawn)
     drawn->lot.plan = fby_plan_hold(source->plan);
     drawn->lot.dataset = source->dataset;
     drawn->lot.output_count = drawn->part_count;
+    if (!is_repair(drawn) && !fby_echoes_is_again(drawn)) fby_pace_made(source, false, drawn->lot.count);
     if (fby_echoes_awaits(drawn)) {
         drawn->next = source->waiting;
         source->waiting = drawn;
@@ -1008,11 +1014,6 @@ static void repair_finished(fby_drawn *repair)
     drawn_free(repair);
 }
 
-static bool is_repair(const fby_drawn *drawn)
-{
-    return drawn->repairs[0].drawn != NULL;
-}
-
 void fby_drawn_finished(fby_lot *lot)
 {
     fby_drawn *drawn = lot->owner;
@@ -1023,6 +1024,7 @@ void fby_drawn_finished(fby_lot *lot)
         repair_finished(drawn);
         return;
     }
+    if (!fby_echoes_is_again(drawn)) fby_pace_made(source, true, lot->count);
     drawn->waiting++; /* while this looks after it */
     drawn->filling = false;
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source)

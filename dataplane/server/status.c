@@ -116,6 +116,46 @@ static double lag_of(const fby_subscription *task)
     return most - own;
 }
 
+/* Whether the task would do more steps if samples were emitted again, or kept: a line of advice, or null. */
+static json_t *advice_of(const fby_subscription *task, double step_s, double batch_s)
+{
+    double ratio = step_s > 0 ? batch_s / step_s : 0;
+    const fby_spec_echo *echo = &task->spec->echo;
+    char text[200];
+    if (ratio < 1.2 || (echo->kind && (!(echo->factor > 0) || echo->factor >= ratio - 0.2)))
+        return json_null();
+    snprintf(text, sizeof text, "making a batch takes %.1fx the step: echo up to %.0f%s%s", ratio,
+             ratio < FBY_ECHO_MOST ? ratio : FBY_ECHO_MOST, echo->kind ? "" : ", before the augmentations",
+             task->cache_count ? "" : "; or a cache, where the data set fits in memory");
+    return json_string(text);
+}
+
+static json_t *echo_status(const fby_subscription *task)
+{
+    static const char *const kinds[] = {"none", "samples", "batches"};
+    const fby_spec_echo *echo = &task->spec->echo;
+    if (!echo->kind) return json_null();
+    fby_echo_seat_stats stats = {0};
+    if (task->echo) fby_echo_get_seat_stats(task->echo->echo, task->seat, &stats);
+    uint64_t again = fby_batches_echo(task) ? task->again_batches * task->spec->batch_size : stats.again;
+    uint64_t fresh = fby_batches_echo(task)
+                         ? (task->delivered_batches - task->again_batches) * task->spec->batch_size
+                         : stats.fresh;
+    json_t *status = json_object();
+    json_object_set_new(status, "of", json_string(kinds[echo->kind]));
+    json_object_set_new(status, "factor", echo->factor > 0 ? json_real(echo->factor) : json_string("auto"));
+    json_object_set_new(status, "max", json_real(echo->max));
+    json_object_set_new(status, "in_force", json_real(fresh ? (double)(fresh + again) / (double)fresh : 1));
+    json_object_set_new(status, "fresh", count_of(fresh));
+    json_object_set_new(status, "repeated", count_of(again));
+    json_object_set_new(status, "buffer", count_of(echo->buffer));
+    json_object_set_new(status, "buffered",
+                        count_of(fby_batches_echo(task) ? task->kept_count : stats.items));
+    json_object_set_new(status, "owed", count_of(stats.owed));
+    json_object_set_new(status, "dropped", count_of(stats.dropped));
+    return status;
+}
+
 static json_t *task_status(const fby_subscription *task, uint64_t now)
 {
     static const char *const orders[] = {"shared", "strict", "sequential"};
@@ -162,6 +202,12 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "draws", count_of(sampler.draws));
     json_object_set_new(status, "drawn", count_of(sampler.drawn));
     json_object_set_new(status, "shared_bytes", count_of(task->shared_bytes));
+    double step_s = fby_pace_step_s(task, now), batch_s = fby_pace_batch_s(task);
+    json_object_set_new(status, "step_s", json_real(step_s));
+    json_object_set_new(status, "upstream_batch_s", json_real(batch_s));
+    json_object_set_new(status, "upstream_per_step", json_real(step_s > 0 ? batch_s / step_s : 0));
+    json_object_set_new(status, "advice", advice_of(task, step_s, batch_s));
+    json_object_set_new(status, "echo", echo_status(task));
     json_object_set_new(status, "bad", bad_status(task));
     json_object_set_new(status, "failed", task->failed ? text_of(task->failure.text) : json_null());
     return status;
@@ -228,6 +274,37 @@ static uint64_t segments_bytes(const fby_source *source)
     return bytes;
 }
 
+/* The caches that its tasks have, each once. */
+static json_t *caches_status(const fby_source *source)
+{
+    json_t *list = json_array();
+    fby_source_cache *seen[FBY_SEATS * 4];
+    uint32_t count = 0;
+    for (const fby_subscription *task = source->tasks; task; task = task->next_of_source)
+        for (uint32_t k = 0; k < task->cache_count && count < FBY_SEATS * 4; k++) {
+            uint32_t i = 0;
+            while (i < count && seen[i] != task->caches[k]) i++;
+            if (i == count) seen[count++] = task->caches[k];
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        fby_cache_stats stats;
+        fby_cache_get_stats(seen[i]->cache, &stats);
+        fby_stage_info info = {.op = ""};
+        int32_t stage = source->plan ? fby_plan_stage_find(source->plan, seen[i]->key) : -1;
+        if (stage >= 0) fby_plan_stage(source->plan, (uint32_t)stage, &info);
+        json_t *entry = json_object();
+        json_object_set_new(entry, "after", text_of(info.op));
+        json_object_set_new(entry, "stage", json_integer(stage));
+        json_object_set_new(entry, "limit", count_of(stats.limit));
+        json_object_set_new(entry, "bytes", count_of(stats.bytes));
+        json_object_set_new(entry, "samples", count_of(stats.samples));
+        json_object_set_new(entry, "hits", count_of(stats.hits));
+        json_object_set_new(entry, "misses", count_of(stats.misses));
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
 static json_t *source_status(const fby_source *source)
 {
     fby_sampler_stats sampler;
@@ -244,6 +321,9 @@ static json_t *source_status(const fby_source *source)
     json_object_set_new(status, "delivered", count_of(sampler.delivered));
     json_object_set_new(status, "share_factor",
                         json_real(sampler.drawn ? (double)sampler.delivered / (double)sampler.drawn : 0));
+    json_object_set_new(status, "again_draws", count_of(source->again_draws));
+    json_object_set_new(status, "again_samples", count_of(source->again_samples));
+    json_object_set_new(status, "caches", caches_status(source));
     json_object_set_new(status, "segment_bytes", count_of(segments_bytes(source)));
     json_object_set_new(status, "graph", graph_status(source));
     return status;

@@ -2,10 +2,11 @@
 
 import collections
 import random
+import subprocess
 
 import pytest
 from PIL import Image
-from processes import EEND, Probe, Server, eventually, hundred, write_spec  # noqa: F401
+from processes import EEND, FOREBAY, Probe, Server, eventually, hundred, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -304,3 +305,21 @@ def test_a_state_of_what_comes_again_freely_keeps_what_came_fresh(hundred, tmp_p
         for epoch in range(2):
             fresh = [i for i, flags in emissions(batches, epoch) if not flags & REPEAT]
             assert sorted(fresh) == list(range(100))
+
+
+def test_status_tells_what_an_echo_does_and_what_would_help(thousand, tmp_path):
+    with_echo = write_spec(tmp_path / "a.yaml", thousand, order="shared", pipeline=echoed(1, factor=2, buffer=50), batch={"size": 20}, epochs=None)
+    batches = write_spec(tmp_path / "b.yaml", thousand, order="shared", pipeline=AUGMENTED, batch={"size": 20, "echo": {"factor": 3, "buffer": 4}}, epochs=None)
+    with Server(tmp_path / "server") as server, Probe(with_echo, server) as a, Probe(batches, server) as b:
+        a.batches(60)
+        b.batches(60)
+        status = server.status()
+        one, other = sorted(status["tasks"], key=lambda task: task["number"])
+        assert one["echo"]["of"] == "samples" and one["echo"]["factor"] == 2
+        assert one["echo"]["fresh"] + one["echo"]["repeated"] >= 1200
+        assert 0 < one["echo"]["buffered"] <= 50 and 1.5 < one["echo"]["in_force"] <= 2
+        assert other["echo"]["of"] == "batches" and other["echo"]["repeated"] >= 40 * 20 and other["echo"]["buffered"] <= 4
+        assert one["upstream_batch_s"] > 0
+        assert status["sources"][0]["again_samples"] >= one["echo"]["repeated"]
+        shown = subprocess.run([FOREBAY, "status", "--socket", server.socket], capture_output=True, text=True, check=True).stdout
+        assert "echo       of samples" in shown and "echo       of batches" in shown
