@@ -25,6 +25,8 @@ enum { JOB_AT_REST = 0, JOB_ABANDONED = 1 };
 static const uint64_t IDLE_NS = 1000 * 1000 * 1000ull;
 static const uint64_t WRITING = UINT64_C(1) << 63; /* no key has this bit: workers are counted in 31 */
 
+static fby_job unread_token; /* its address says: look at the ring of those for which nothing is read */
+
 static uint64_t run_key(const fby_worker *worker)
 {
     return (uint64_t)(worker->number + 1) << 32 | worker->runs;
@@ -205,7 +207,10 @@ static void *worker_main(void *argument)
     fby_place_enter(&worker->place);
     while (!fby_load_acquire_u32(&worker->retire)) {
         void *item;
-        if (!fby_mpmc_take_wait(engine->work_ring, &item, 0, fby_now_ns() + IDLE_NS)) continue;
+        if (!fby_mpmc_take(engine->unread_ring, &item)) {
+            if (!fby_mpmc_take_wait(engine->work_ring, &item, 0, fby_now_ns() + IDLE_NS)) continue;
+            if (item == &unread_token) continue;
+        }
         if (!job_run(worker, item)) break;
     }
     fby_store_release_u32(&worker->returned, 1); /* pairs with look_after's acquire */
@@ -341,7 +346,10 @@ static void worker_check(fby_engine *engine, fby_worker *worker, uint64_t now_ns
 static bool job_put(fby_engine *engine, fby_job *job)
 {
     if (!job->unread) return fby_mpmc_put(engine->read_ring, job);
-    if (engine->unread == UNREAD_MOST || !fby_mpmc_put(engine->work_ring, job)) return false;
+    if (engine->unread == UNREAD_MOST || !fby_mpmc_put(engine->unread_ring, job)) return false;
+    /* Tokens of samples that were taken meanwhile may lie there still: where there are that many of anything,
+     * nobody sleeps. */
+    if (fby_mpmc_size(engine->work_ring) < UNREAD_MOST) fby_mpmc_put(engine->work_ring, &unread_token);
     engine->unread++;
     engine->unread_total++;
     return true;
@@ -512,6 +520,7 @@ int fby_engine_create(fby_engine **out, const fby_engine_options *options, fby_e
     memset(engine->inputs, 0, readers * sizeof *engine->inputs);
     status = fby_mpmc_create(&engine->read_ring, READ_RING, error);
     if (!status) status = fby_mpmc_create(&engine->work_ring, engine->buffer_count + UNREAD_MOST, error);
+    if (!status) status = fby_mpmc_create(&engine->unread_ring, UNREAD_MOST, error);
     if (!status) status = fby_mpmc_create(&engine->free_buffers, engine->buffer_count, error);
     if (!status) status = fby_mpmc_create(&engine->finished_ring, READ_RING, error);
     for (uint32_t i = 0; !status && i < engine->buffer_count; i++) {
@@ -561,6 +570,7 @@ bool fby_engine_destroy(fby_engine **handle)
     for (uint32_t i = 0; i < engine->input_count; i++) fby_input_stop(&engine->inputs[i]);
     fby_mpmc_destroy(&engine->read_ring);
     fby_mpmc_destroy(&engine->work_ring);
+    fby_mpmc_destroy(&engine->unread_ring);
     fby_mpmc_destroy(&engine->finished_ring);
     fby_mpmc_destroy(&engine->free_buffers);
     while (engine->buffers) buffer_free(engine, engine->buffers);
@@ -602,7 +612,7 @@ void fby_engine_get_stats(const fby_engine *engine, fby_engine_stats *out)
         out->reader_cpu_ns += thread_cpu_ns(engine->inputs[i].thread);
     }
     out->buffer_bytes = fby_load_relaxed_u64(&engine->buffer_bytes);
-    out->work_waiting = fby_mpmc_size(engine->work_ring);
+    out->work_waiting = fby_mpmc_size(engine->work_ring) + fby_mpmc_size(engine->unread_ring);
     out->read_waiting = fby_mpmc_size(engine->read_ring) + engine->backlog_count;
 }
 

@@ -22,7 +22,7 @@ enum {
     BUFFER_KEEP = 4 * 1024 * 1024, /* a larger buffer is given back after use */
     BUFFER_STEP = 64 * 1024,
     READ_RING = 8192,
-    UNREAD_MOST = 8192 /* samples on their way for which nothing is read: the work ring has places for them */
+    UNREAD_MOST = 8192 /* samples on their way for which nothing is read */
 };
 
 /* A reader thread sleeps for jobs, for buffers, or for its files alone. */
@@ -83,6 +83,9 @@ typedef struct fby_worker {
 struct fby_engine {
     fby_engine_options options;
     fby_mpmc *read_ring, *work_ring, *finished_ring, *free_buffers;
+    /* Samples for which nothing is read: workers take from here first, since a trainer may wait for them
+     * beside others that take long. Each has a token on the work ring, to wake a worker that sleeps there. */
+    fby_mpmc *unread_ring;
     fby_buffer *buffers;   /* the conductor's list of all */
     uint32_t buffer_count; /* that go round; those of abandoned workers come on top */
     fby_input *inputs;

@@ -18,16 +18,20 @@ static uint64_t bytes_most(const fby_dataset *dataset, uint32_t stage, uint64_t 
     return stage == 0 && sum < asked ? sum : asked;
 }
 
-static int room_take(fby_subscription *task, uint64_t bytes, fby_error *error)
+/* Beside `before` that it has. */
+static int room_take(fby_subscription *task, uint64_t bytes, uint64_t before, fby_error *error)
 {
     fby_server *server = task->server;
     if (fby_setup_budget_take(server, bytes)) return FBY_OK;
     uint64_t limit = server->budget.limit, used = __atomic_load_n(&server->budget.used, __ATOMIC_RELAXED);
+    char more[64] = "";
+    if (before)
+        snprintf(more, sizeof more, " more than the %.1f MiB that it has", (double)before / (1 << 20));
     return fby_fail(
         error, FBY_ENOMEM,
-        "%s: pipeline.cache needs %.1f MiB, but of the %.1f MiB that --memory allows %.1f MiB are free: "
-        "raise --memory, or make the cache's memory smaller",
-        task->spec->name, (double)bytes / (1 << 20), (double)limit / (1 << 20),
+        "%s: pipeline.cache needs %.1f MiB%s, but of the %.1f MiB that --memory allows %.1f MiB are "
+        "free: raise --memory, or make the cache's memory smaller",
+        task->spec->name, (double)bytes / (1 << 20), more, (double)limit / (1 << 20),
         (double)(limit > used ? limit - used : 0) / (1 << 20));
 }
 
@@ -43,13 +47,13 @@ static int cache_open(fby_subscription *task, const fby_stage_info *stage, uint3
     *out = found;
     if (found) {
         if (found->bytes >= bytes) return FBY_OK;
-        int status = room_take(task, bytes - found->bytes, error);
+        int status = room_take(task, bytes - found->bytes, found->bytes, error);
         if (status) return status;
         fby_cache_grow(found->cache, bytes - found->bytes);
         found->bytes = bytes;
         return FBY_OK;
     }
-    int status = room_take(task, bytes + fby_cache_table_bytes(count), error);
+    int status = room_take(task, bytes + fby_cache_table_bytes(count), 0, error);
     if (status) return status;
     found = calloc(1, sizeof *found);
     status = found ? fby_cache_create(&found->cache, count, bytes, error)

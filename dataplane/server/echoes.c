@@ -280,11 +280,14 @@ void fby_echoes_finished(fby_drawn *drawn)
 /* --- again
  * ---------------------------------------------------------------------------------------------------- */
 
-/* auto: whether the task is about to wait: its client has taken all, and nothing that is ready, or comes
- * again, is on its way. */
+/* auto: whether the task is about to wait: its client has taken all, or all but one batch where fresh ones
+ * take longer than a step, and nothing that is ready, or comes again, is on its way. */
 static bool is_about_to_wait(const fby_subscription *task)
 {
-    if (fby_delivery_head(task->up.base) != task->delivery.tail) return false;
+    uint32_t untaken = task->delivery.tail - fby_delivery_head(task->up.base);
+    double step_s = fby_pace_step_s(task, fby_now_ns());
+    bool slow = step_s > 0 && fby_pace_batch_s(task) > step_s;
+    if (untaken > (slow ? task->batch_extents : 0)) return false;
     for (uint32_t i = 0; i < task->pending_count; i++)
         if (task->pending[i].again || !task->pending[i].drawn->filling) return false;
     return true;

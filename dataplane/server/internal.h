@@ -385,6 +385,7 @@ struct fby_subscription {
     uint64_t epoch, batch; /* of the batch being put together */
     fby_extent *extents;   /* of it */
     uint32_t extent_count, batch_fill;
+    uint32_t batch_extents;       /* of the last batch that was delivered */
     fby_kept_batch *kept_batches; /* whole batches to be delivered again; spec->echo.buffer of them at most */
     uint32_t kept_count;
     uint64_t fresh_batches; /* of the epoch, delivered; counted where batches are delivered again */

@@ -266,6 +266,7 @@ static void batch_deliver(fby_subscription *task, bool last)
         descriptor_put(task, &descriptor);
         contiguous = contiguous && (i == 0 || extent->place == extent[-1].place + extent[-1].count);
     }
+    task->batch_extents = task->extent_count;
     task->held_extents += task->extent_count;
     task->held_samples += task->batch_fill;
     task->delivered_samples += task->batch_fill;

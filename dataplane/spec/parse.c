@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ typedef struct parse {
     fby_spec_place place;
     const char *base;
     const fby_yaml_node *pipeline;
-    bool dataset_given;
+    bool dataset_given, window_given;
 } parse;
 
 typedef int key_parser(parse *with, const fby_yaml_node *node);
@@ -379,6 +380,7 @@ static int parse_ranks(parse *with, const fby_yaml_node *node)
 
 static int parse_window(parse *with, const fby_yaml_node *node)
 {
+    with->window_given = true;
     return parse_small(with, node, "window", WINDOW_MOST, &with->spec->window);
 }
 
@@ -537,6 +539,10 @@ static int take_echo(parse *with)
                                      .buffer = (uint32_t)params->buffer,
                                      .line = use->line};
     }
+    /* While a batch of fresh samples is made, which may take as many steps as the factor bridges, that many
+     * have to lie ready. */
+    if (spec->echo.kind == FBY_ECHO_SAMPLES && !with->window_given)
+        spec->window += (uint32_t)ceil(spec->echo.max);
     if (!spec->echo.kind || spec->echo.factor > 0) return FBY_OK;
     if (spec->order != FBY_ORDER_SHARED)
         return fby_spec_refuse(&with->place, spec->echo.line, key,

@@ -282,10 +282,14 @@ Test(spec, echoes)
     cr_assert_eq(spec->echo.kind, FBY_ECHO_SAMPLES);
     cr_assert_float_eq(spec->echo.factor, 2.5, 0);
     cr_assert_eq(spec->echo.buffer, 7);
+    cr_assert_eq(spec->window, 3 + 3, "what lies ready while fresh ones are made");
     fby_spec_free(&spec);
     spec = parse(HEAD "pipeline: [decode, echo: auto, center_crop: 3]\n");
     cr_assert_float_eq(spec->echo.factor, 0, 0);
     cr_assert_float_eq(spec->echo.max, 5, 0);
+    fby_spec_free(&spec);
+    spec = parse(HEAD "window: 4\npipeline: [decode, echo: 9, center_crop: 3]\n");
+    cr_assert_eq(spec->window, 4);
     fby_spec_free(&spec);
     spec = parse(HEAD "batch: {size: 3, echo: 2}\n" PIPELINE);
     cr_assert_eq(spec->echo.kind, FBY_ECHO_BATCHES);
