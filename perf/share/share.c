@@ -85,7 +85,8 @@ _Noreturn static void train(uint32_t index, const char *socket, const char *spec
     seat *at = &shared->seats[index];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) {
-        if (!atomic_load(&shared->running)) {
+        if (!own.task ||
+            !atomic_load(&shared->running)) { /* asked before it ever came here: it joins all the same */
             if (own.task && comes_and_goes) leave(&own);
             atomic_store(&at->parked, 1);
             while (sem_wait(&at->gate)) continue;
