@@ -103,13 +103,13 @@ class Side:
 
 
 class Server:
-    """A standing server of ours, on a socket of its own."""
+    """A standing server of ours, on a socket of its own; `options` are forebay serve's."""
 
-    def __init__(self):
+    def __init__(self, *options):
         self.folder = tempfile.TemporaryDirectory(prefix="forebay-perf-")
         self.socket = pathlib.Path(self.folder.name) / "socket"
         self.process = subprocess.Popen(
-            [BUILD / "dataplane/cli/forebay", "serve", "--socket", self.socket], stderr=subprocess.PIPE, text=True
+            [BUILD / "dataplane/cli/forebay", "serve", "--socket", self.socket, *options], stderr=subprocess.PIPE, text=True
         )
         end = time.monotonic() + 20
         while not self.socket.exists():

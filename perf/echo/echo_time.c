@@ -1,0 +1,79 @@
+/* A trainer whose step takes a fixed time: takes a batch, releases it, sleeps a step; over and over. It
+ * prints how long a batch took, all in all.
+ *
+ * usage: perf_echo_time SOCKET SPEC STEP_US WARM_S SECONDS
+ *
+ * Prints one line of JSON, of SECONDS in the middle of the stream: batches, wall, and in steps (the time that
+ * steps really took, asleep: what the machine adds to them is no loader's fault); samples, and how many of
+ * them came fresh. */
+#include <forebay/forebay.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "perf/side/side.h"
+
+typedef struct course {
+    uint64_t batches, samples, fresh;
+    double in_steps;
+} course;
+
+static fby_batch *batch_take(fby_task *task)
+{
+    fby_error error = FBY_ERROR_INIT;
+    fby_batch *batch = NULL;
+    int status;
+    do {
+        status = fby_task_next(task, -1, &batch, &error);
+    } while (status == FBY_EINTR);
+    if (status) perf_side_fail("no batch: %s", error.text);
+    return batch;
+}
+
+static void step(course *course, fby_task *task, const struct timespec *length)
+{
+    fby_batch *batch = batch_take(task);
+    const uint32_t *flags = fby_batch_flags(batch);
+    course->batches++;
+    course->samples += fby_batch_count(batch);
+    for (uint32_t i = 0; i < fby_batch_count(batch); i++) course->fresh += !(flags[i] & FBY_SAMPLE_REPEAT);
+    fby_batch_release(&batch);
+    double began = perf_side_now(0).wall;
+    nanosleep(length, NULL);
+    course->in_steps += perf_side_now(0).wall - began;
+}
+
+/* Trains for so many seconds, and to the end of a batch. */
+static double train(course *course, fby_task *task, const struct timespec *length, double seconds)
+{
+    double began = perf_side_now(0).wall;
+    while (perf_side_now(0).wall - began < seconds) step(course, task, length);
+    return perf_side_now(0).wall - began;
+}
+
+int main(int argc, char **argv)
+{
+    long step_us = argc == 6 ? strtol(argv[3], NULL, 10) : 0;
+    if (step_us < 1) perf_side_fail("usage: perf_echo_time SOCKET SPEC STEP_US WARM_S SECONDS");
+    struct timespec length = {step_us / 1000000, step_us % 1000000 * 1000};
+
+    fby_error error = FBY_ERROR_INIT;
+    fby_connect_options connection = FBY_CONNECT_OPTIONS_INIT;
+    connection.mode = FBY_MODE_RUNNING;
+    connection.socket = argv[1];
+    fby_task_options options = FBY_TASK_OPTIONS_INIT;
+    options.spec_path = argv[2];
+    fby_client *client = NULL;
+    fby_task *task = NULL;
+    if (fby_connect(&client, &connection, &error) || fby_task_open(&task, client, &options, &error))
+        perf_side_fail("%s", error.text);
+    course warm = {0}, course = {0};
+    train(&warm, task, &length, strtod(argv[4], NULL));
+    double wall = train(&course, task, &length, strtod(argv[5], NULL));
+    printf("{\"batches\": %llu, \"wall\": %.6f, \"in_steps\": %.6f, \"samples\": %llu, \"fresh\": %llu}\n",
+           (unsigned long long)course.batches, wall, course.in_steps, (unsigned long long)course.samples,
+           (unsigned long long)course.fresh);
+    fby_task_close(&task);
+    fby_disconnect(&client);
+    return 0;
+}
