@@ -1,0 +1,100 @@
+"""Samples per second from a throttled disk, beside a trainer four times as fast: as they come, with echo's auto, from a cache of half the data."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+from measure import BUILD, DATA, Result, Server, Unavailable, imagenet, wait_until_quiet
+
+GROUPS = pathlib.Path("/sys/fs/cgroup/blkio")
+BYTES_PER_S = 8 << 20
+SLOWNESS = 4  # the disk's time for a batch, in steps
+BATCH = 16
+WINDOW = 8
+WARM_S, MEASURED_S = 3, 8
+CACHED = 0.5
+SIDE = 64  # of what is delivered: small, so that the disk decides
+
+
+def pages_drop(folder):
+    """Whoever reads next finds nothing in the page cache, as with a data set much larger than memory."""
+    for path in folder.glob("*/*"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def throttled(process, folder):
+    """A process whose reads from the disk of `folder` are slow, in a blkio cgroup (v1)."""
+    device = os.stat(folder).st_dev
+    # A partition is throttled as its whole disk.
+    node = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+    disk = (node.parent if (node / "partition").exists() else node) / "dev"
+    group = GROUPS / f"forebay-perf-{process.pid}"
+    try:
+        number = disk.read_text().strip()
+        group.mkdir()
+        (group / "blkio.throttle.read_bps_device").write_text(f"{number} {BYTES_PER_S}")
+        (group / "cgroup.procs").write_text(str(process.pid))
+    except OSError as error:
+        raise Unavailable(f"a throttled disk needs root, blkio cgroups (v1) and a data set on a disk of its own number: {error}") from None
+    try:
+        yield
+    finally:
+        for task in (group / "cgroup.procs").read_text().split():
+            (GROUPS / "cgroup.procs").write_text(task)
+        group.rmdir()
+
+
+def spec_write(name, folder, before_decode=(), after_decode=()):
+    crop = {"random_resized_crop": {"size": SIDE}}
+    pipeline = [*before_decode, "decode", *after_decode, crop, {"to": {"dtype": "u8"}}]
+    path = DATA / f"slow-store-{name}.json"
+    path.write_text(json.dumps({"dataset": str(folder), "pipeline": pipeline, "batch": BATCH, "window": WINDOW}))
+    return path
+
+
+def run(folder, spec, warm_s, step_us):
+    """Trains for a while on a server of its own, whose disk is slow and whose page cache stays empty."""
+    server = Server()
+    try:
+        with throttled(server.process, folder):
+            wait_until_quiet(limit=20)
+            command = [BUILD / "perf/echo/perf_echo_time", server.socket, spec, str(step_us), str(warm_s), str(MEASURED_S)]
+            trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            while trainer.poll() is None:
+                pages_drop(folder)
+                time.sleep(0.5)
+            out = trainer.communicate()[0]
+    finally:
+        server.close()
+    if trainer.returncode != 0:
+        raise Unavailable("perf_echo_time failed; what it said is above")
+    answer = json.loads(out)
+    answer["rate"] = answer["samples"] / answer["wall"]
+    return answer
+
+
+def measure(pairs):
+    del pairs  # the disk's time decides, and it is throttled
+    folder = imagenet()
+    sizes = [path.stat().st_size for path in folder.glob("*/*")]
+    rate = BYTES_PER_S / (sum(sizes) / len(sizes))  # samples/s that the disk gives
+    step_us = round(1e6 * BATCH / (SLOWNESS * rate))
+    plain = run(folder, spec_write("plain", folder), WARM_S, step_us)
+    echo = run(folder, spec_write("echo", folder, after_decode=[{"echo": {"factor": "auto", "max": 5, "buffer": 256}}]), WARM_S, step_us)
+    # One epoch fills it, at the disk's pace; the next one is measured.
+    half = {"cache": f"{int(CACHED * sum(sizes)) >> 10}KiB"}
+    cache = run(folder, spec_write("cache", folder, before_decode=[half]), sum(sizes) / BYTES_PER_S + WARM_S, step_us)
+    told = f"{plain['rate']:.0f} samples/s as they come; a trainer takes {BATCH * 1e6 / step_us:.0f}"
+    return [
+        Result("slow_store", "samples/s delivered from a slow disk / its bytes per second allow", [plain["rate"] / rate], 0.95, detail=told),
+        Result("slow_store_echo", "samples/s, echo auto / as they come", [echo["rate"] / plain["rate"]], round(SLOWNESS / 1.12, 2),
+               detail=f"{echo['fresh'] / echo['wall']:.0f} fresh samples/s of {echo['rate']:.0f}"),
+        Result("slow_store_cache", f"samples/s, half of the files in a cache, second epoch / as they come", [cache["rate"] / plain["rate"]],
+               0.95 / (1 - CACHED), detail=f"{cache['rate']:.0f} samples/s"),
+    ]
