@@ -31,19 +31,39 @@ static void shape_text(char *out, size_t bytes, const fby_branch_info *branch)
         length += (size_t)snprintf(out + length, bytes - length, i ? " x %u" : "%u", branch->shape[i]);
 }
 
-/* Of an epoch, for each rank: parts are made equal by padding, with drop_last by leaving out. */
+/* Of an epoch, for each rank: parts are made equal by padding, with drop_last by leaving out; what an echo
+ * emits again counts too, but for auto's, which nobody knows. */
 static unsigned long long batches_of(const fby_graph_task *task)
 {
-    uint64_t size = task->spec->batch_size, ranks = task->spec->ranks;
-    return task->spec->drop_last ? task->samples / ranks / size
-                                 : ((task->samples + ranks - 1) / ranks + size - 1) / size;
+    const fby_spec *spec = task->spec;
+    uint64_t size = spec->batch_size;
+    uint64_t part = spec->drop_last ? task->samples / spec->ranks / size * size
+                                    : (task->samples + spec->ranks - 1) / spec->ranks;
+    double factor = spec->echo.kind && spec->echo.factor > 0 ? spec->echo.factor : 1;
+    if (spec->echo.kind == FBY_ECHO_BATCHES) return (uint64_t)((double)((part + size - 1) / size) * factor);
+    uint64_t samples = (uint64_t)((double)part * factor);
+    return spec->drop_last ? samples / size : (samples + size - 1) / size;
 }
 
 /* What follows "N batches of M an epoch". */
 static const char *ranks_text(char *out, size_t bytes, const fby_graph_task *task)
 {
+    const fby_spec_echo *echo = &task->spec->echo;
     *out = 0;
     if (task->spec->ranks > 1) snprintf(out, bytes, " for each of %u ranks", task->spec->ranks);
+    if (echo->kind && !(echo->factor > 0)) snprintf(out, bytes, " fresh, and more as time goes");
+    return out;
+}
+
+/* What is kept of what a stage makes. */
+static const char *marks_text(char *out, size_t bytes, const fby_stage_info *stage)
+{
+    char size[32];
+    *out = 0;
+    if (stage->cache_bytes)
+        snprintf(out, bytes, "  [cache, %s]", fby_size_text(size, (double)stage->cache_bytes));
+    size_t length = strlen(out);
+    if (stage->echoes) snprintf(out + length, bytes - length, "  [echo]");
     return out;
 }
 
@@ -64,7 +84,7 @@ void fby_graph_print_one(const fby_graph *graph)
     const fby_graph_task *task = &graph->tasks[0];
     const fby_spec *spec = task->spec;
     fby_branch_info branch = fby_plan_branch(graph->plan, 0);
-    char shape[128], size[32], ranks[48];
+    char shape[128], size[32], ranks[48], marks[64];
     shape_text(shape, sizeof shape, &branch);
     printf("%s\n", task->label);
     printf("  data set   %s: %llu samples, %u classes, the largest file %s\n",
@@ -84,8 +104,8 @@ void fby_graph_print_one(const fby_graph *graph)
         const fby_stage_info *stage = &graph->stages[i].info;
         printf("    %016llx  ", (unsigned long long)stage->key.high);
         if (graph->measured) printf("%8.1f us  ", graph->stages[i].us);
-        printf("%*s%s%s%s%s\n", (int)(2 * i), "", stage->op, *stage->params ? " " : "", stage->params,
-               stage->random ? "  (random)" : "");
+        printf("%*s%s%s%s%s%s\n", (int)(2 * i), "", stage->op, *stage->params ? " " : "", stage->params,
+               stage->random ? "  (random)" : "", marks_text(marks, sizeof marks, stage));
     }
     if (!graph->measured) return;
     printf("  cost       %.0f us a sample on one core: decoding %.0f, resizing and converting %.0f ",
@@ -112,12 +132,12 @@ static void stage_print(void *user, uint32_t node, const char *lead)
     const stages_print *all = user;
     const fby_graph *graph = all->graph;
     const fby_stage_info *info = &graph->stages[node].info;
-    char tasks[FBY_NUMBERS_TEXT];
+    char tasks[FBY_NUMBERS_TEXT], marks[64];
     tasks_text(tasks, sizeof tasks, info->branches);
     printf("    ");
     if (graph->measured) printf("%10.1f  ", graph->stages[node].us);
-    printf("%-*s  %s%s%s%s%s", all->width, tasks, lead, info->op, *info->params ? " " : "", info->params,
-           info->random ? "  (random)" : "");
+    printf("%-*s  %s%s%s%s%s%s", all->width, tasks, lead, info->op, *info->params ? " " : "", info->params,
+           info->random ? "  (random)" : "", marks_text(marks, sizeof marks, info));
     for (uint64_t ends = info->ends; ends; ends &= ends - 1)
         printf("%s%s", ends == info->ends ? "  => " : ", ", graph->tasks[__builtin_ctzll(ends)].label);
     putchar('\n');
@@ -208,6 +228,8 @@ static json_t *stage_json(const fby_stage_info *stage)
     json_object_set_new(entry, "op", json_string(stage->op));
     json_object_set_new(entry, "params", json_string(stage->params));
     json_object_set_new(entry, "random", json_boolean(stage->random));
+    json_object_set_new(entry, "cache_bytes", json_integer((json_int_t)stage->cache_bytes));
+    json_object_set_new(entry, "echo", json_boolean(stage->echoes != 0));
     return entry;
 }
 

@@ -111,12 +111,14 @@ static void queue_look(fby_client *client, fby_run_figures *figures)
     json_decref(status);
 }
 
-static int batches_take(fby_run *run, fby_client *client, fby_task *task, uint64_t batches, fby_error *error)
+/* So many batches; 0: so many epochs, whose batches nobody knows beforehand. */
+static int batches_take(fby_run *run, fby_client *client, fby_task *task, uint64_t batches, uint64_t epochs,
+                        fby_error *error)
 {
     fby_run_figures *figures = &run->figures;
     uint64_t started = run->started_ns;
     int status = 0;
-    while (!stopped && figures->batches < batches) {
+    while (!stopped && (batches ? figures->batches < batches : figures->epochs < epochs)) {
         fby_batch *batch = NULL;
         uint64_t before = fby_now_ns();
         status = fby_task_next(task, 200000000, &batch, error);
@@ -130,7 +132,7 @@ static int batches_take(fby_run *run, fby_client *client, fby_task *task, uint64
         figures->batches++;
         figures->epochs += fby_batch_last(batch);
         fby_batch_release(&batch);
-        if (figures->batches < batches) queue_look(client, figures);
+        if (!batches || figures->batches < batches) queue_look(client, figures);
         pace(figures, run->options->rate, started);
     }
     figures->wall_s = (double)(fby_now_ns() - started) * 1e-9;
@@ -211,7 +213,7 @@ int fby_run_task(fby_run *run, fby_error *error)
         run->started_ns = fby_now_ns();
     }
     double cpu_before = own_cpu_s();
-    status = batches_take(run, client, task, batches, error);
+    status = batches_take(run, client, task, batches, epochs, error);
     run->figures.client_cpu_s = own_cpu_s() - cpu_before;
     run->after = status_get(client);
     server_count(run);

@@ -113,7 +113,9 @@ class Loader:
 
     order         "shared": samples in whatever order lets all tasks of the machine share the work; "strict": the permutation
                   of (seed, epoch), reproducible to the byte; "sequential".
-    window        batches that may be held, under way and being filled at once. Holding them all is a WindowError.
+    batch_echo    how often whole batches are delivered, or {"factor": 2, "buffer": 8}. `echo` in the pipeline emits samples again.
+    window        batches that may be held, under way and being filled at once; None: 3, and more with an echo. Holding them all is
+                  a WindowError.
     on_error      "fail", or "skip": a bad sample is replaced, up to `max_errors` (a ratio or a count).
     ranks, rank   how many processes share this task's epochs, each getting an equal part, and which of them this is; ranks="auto": as
                   the launcher says (torchrun, Open MPI, PMIx, PMI, Slurm). All hand in the same arguments; batches come once all
@@ -140,7 +142,8 @@ class Loader:
         seed: int = 0,
         augment_seed: int = 0,
         drop_last: bool = False,
-        window: int = 3,
+        batch_echo: Union[float, Mapping[str, Any], None] = None,
+        window: Optional[int] = None,
         on_error: str = "fail",
         max_errors: Optional[float] = None,
         sample_timeout: Optional[float] = None,
@@ -163,7 +166,7 @@ class Loader:
 
         rank, ranks = _place(rank, ranks)
         given = {
-            "batch": {"size": batch_size, "drop_last": drop_last},
+            "batch": {"size": batch_size, "drop_last": drop_last, **({} if batch_echo is None else {"echo": batch_echo})},
             "epochs": epochs,
             "order": order,
             "seed": seed,
@@ -215,7 +218,9 @@ class Loader:
         return epoch
 
     def __len__(self) -> int:
-        """Batches of an epoch, exactly."""
+        """Batches of an epoch, exactly. With echo's factor auto that can't be told: TypeError."""
+        if not self._info["batches"]:
+            raise TypeError("with echo: {factor: auto} an epoch has as many batches as there is time for: expected a factor where len() is asked for")
         return int(self._info["batches"])
 
     def _next(self) -> Batch:
@@ -366,7 +371,7 @@ class Loader:
     def __repr__(self) -> str:
         if self._task is None or self._task.closed:
             return "<forebay.Loader, closed>"
-        return (f"<forebay.Loader: {self._info['samples']} samples in {len(self)} batches of {self.batch_size}, "
+        return (f"<forebay.Loader: {self._info['samples']} samples in {self._info['batches'] or '?'} batches of {self.batch_size}, "
                 f"{self.dtype} {self.shape}>")
 
     def __reduce__(self) -> Any:
@@ -428,7 +433,7 @@ _DEFAULTS: Dict[str, Any] = {
     "order": "shared",
     "seed": 0,
     "augment_seed": 0,
-    "window": 3,
+    "window": None,
     "on_error": "fail",
     "max_errors": None,
     "sample_timeout": None,

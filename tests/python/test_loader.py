@@ -784,3 +784,19 @@ def test_status(open_loader):
     task = max(status["tasks"], key=lambda task: task["number"])
     assert task["pid"] == os.getpid()
     assert (task["batch"], task["batches_per_epoch"]) == (50, 7)
+
+
+def test_echoes_through_the_loader(open_loader):
+    loader = open_loader(pipeline=["decode", {"echo": 2}, {"center_crop": 16}], order="strict", batch_size=8)
+    plain = open_loader(pipeline=["decode", {"center_crop": 16}], order="strict", batch_size=8)
+    flags = [int(flag) for batch in loader for flag in numpy.asarray(batch.flags)]
+    fresh = sum(flag == 0 for flag in flags)
+    assert fresh == sum(len(numpy.asarray(batch.ids)) for batch in plain) and len(flags) == 2 * fresh
+    assert len(loader) == -(-2 * fresh // 8)
+    whole = open_loader(pipeline=["decode", {"center_crop": 16}], order="strict", batch_size=8, batch_echo={"factor": 3, "buffer": 2})
+    assert sum(1 for _ in whole) == len(whole) == 3 * len(plain)
+    auto = open_loader(pipeline=["decode", {"echo": "auto"}, {"center_crop": 16}], batch_size=8)
+    with pytest.raises(TypeError, match="auto"):
+        len(auto)
+    assert sum(int(flag) == 0 for batch in auto for flag in numpy.asarray(batch.flags)) == fresh
+    assert "? batches" in repr(auto)
