@@ -146,6 +146,10 @@ enum {
     FBY_FBL_VALUES = 256 /* that residuals are counted by, at most */
 };
 
+/* About 2 log2(1 + z) of a value, by its low four bits; by its high four: the larger counts. */
+#define FBL_COSTS_LOW  0, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 8, 8, 8
+#define FBL_COSTS_HIGH 0, 8, 10, 11, 12, 13, 13, 14, 14, 14, 15, 15, 15, 15, 16, 16
+
 /* A tile being encoded. Samples are [plane][row step][x][lane], one or two bytes each; aligned to 64. */
 typedef struct fby_fbl_work {
     fby_fbl_shape shape;

@@ -38,11 +38,18 @@ FBY_LANE_BODY void FBL(split)(const fby_fbl_work *work, uint32_t lanes)
     }
 }
 
-/* About 16 log2(1 + z), for comparing predictors. */
+/* About 2 log2(1 + z), for comparing what entropy coding makes of residuals. */
 FBY_LANE_BODY uint32_t FBL(cost)(uint32_t z)
 {
-    uint32_t v = 2 * z + 2, top = 31 - (uint32_t)__builtin_clz(v);
-    return 16 * (top - 1) + ((v << 4 >> top) & 15);
+    static const uint8_t low[16] = {FBL_COSTS_LOW}, high[16] = {FBL_COSTS_HIGH};
+    if (z < 256) return FBL(most)(low[z & 15], high[z >> 4]);
+    return 2 * (31 - (uint32_t)__builtin_clz(z + 1)) + 1;
+}
+
+/* The bits of a group whose values have these in one or another. */
+FBY_LANE_BODY uint32_t FBL(width_of)(uint32_t all)
+{
+    return 31 - (uint32_t)__builtin_clz(2 * all + 1);
 }
 
 /* Residuals of `lanes` lanes at `at`, predicted by the mean, where the plane is a difference to green, and
@@ -102,8 +109,8 @@ FBY_LANE_BODY bool FBL(green_narrows)(const fby_fbl_work *work, const FBL_SAMPLE
                     all[0][lane] |= z[lane], all[1][lane] |= plain[lane];
             }
             for (uint32_t lane = 0; lane < LANES; lane++) {
-                with += 32 - (uint32_t)__builtin_clz(2u * all[0][lane] + 1);
-                without += 32 - (uint32_t)__builtin_clz(2u * all[1][lane] + 1);
+                with += FBL(width_of)(all[0][lane]);
+                without += FBL(width_of)(all[1][lane]);
             }
         }
     }
@@ -175,22 +182,25 @@ FBY_LANE_BODY void FBL(all_residuals)(const fby_fbl_work *work, const FBL_SAMPLE
 }
 
 /* Costs of all predictors for 32 lanes of a plane, beginning at `v`: what entropy coding would make of them.
- */
+ * A row step counts up to 255, as in vectors of bytes. */
 FBY_LANE_BODY void FBL(predictor_costs)(const fby_fbl_work *work, const FBL_SAMPLE *v, uint32_t lanes,
                                         uint32_t costs[4][FBY_LANES])
 {
     FBL_SAMPLE z[4][FBY_LANES];
+    uint32_t row[4][FBY_LANES];
 
     memset(costs, 0, 4 * sizeof costs[0]);
     for (uint32_t step = 1; step < work->shape.micro_height; step++) {
+        memset(row, 0, sizeof row);
         for (uint32_t x = 0; x < work->shape.micro_width; x++) {
             FBL(all_residuals)(work, v, lanes, step, x, z);
-            for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE costs[k][lane] += FBL(cost)(z[k][lane]);
+            for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE row[k][lane] += FBL(cost)(z[k][lane]);
         }
+        for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE costs[k][lane] += FBL(least)(row[k][lane], 255);
     }
 }
 
-/* The same for pack: the widths that groups get. */
+/* The same for pack: the widths that groups get, up to 255. */
 FBY_LANE_BODY void FBL(predictor_widths)(const fby_fbl_work *work, const FBL_SAMPLE *v, uint32_t lanes,
                                          uint32_t costs[4][FBY_LANES])
 {
@@ -205,11 +215,10 @@ FBY_LANE_BODY void FBL(predictor_widths)(const fby_fbl_work *work, const FBL_SAM
                 FBL(all_residuals)(work, v, lanes, step + i / 4, x + i % 4, z);
                 for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE all[k][lane] |= z[k][lane];
             }
-            for (uint32_t k = 0; k < 4; k++) {
-                FBY_EACH_LANE costs[k][lane] += 32 - (uint32_t)__builtin_clz(2u * all[k][lane] + 1);
-            }
+            for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE costs[k][lane] += FBL(width_of)(all[k][lane]);
         }
     }
+    for (uint32_t k = 0; k < 4; k++) FBY_EACH_LANE costs[k][lane] = FBL(least)(costs[k][lane], 255);
 }
 
 FBY_LANE_BODY void FBL(choose_predictors)(fby_fbl_work *work, uint32_t plane, uint32_t lanes)
@@ -332,7 +341,7 @@ FBY_LANE_BODY uint32_t FBL(group_width)(const FBL_SAMPLE *z, size_t row_step, ui
 {
     uint32_t all = 0;
     for (uint32_t i = 0; i < 4; i++) all |= z[i * lanes] | z[row_step + i * lanes];
-    return all ? 32 - (uint32_t)__builtin_clz(all) : 0;
+    return FBL(width_of)(all);
 }
 
 /* The width that fewest groups need: it gets no code, and its groups take one more. The widest can only be
