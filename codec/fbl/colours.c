@@ -3,7 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE_SLOTS_BITS = 10, SHARED_SLOTS_BITS = 15, SHARED_CHOSEN = 256 };
+enum {
+    TILE_SLOTS_BITS = 10,
+    SHARED_CHOSEN = 256,
+    /* Colours that come more often than one in so many pixels, after the first, are no palette's. */
+    MANY_PIXELS = 8,
+    MANY_FIRST = 512
+};
 
 /* Of a table of colours, open to both sides: whose number is taken is looked for behind. */
 typedef struct slot {
@@ -86,7 +92,8 @@ void fbl_colours_collect(const fbl_file *file, const fby_fbl_place *from, uint32
             fbl_colour colour = pixel_load(file, from, x, y);
             if (colour != last->colour || !last->index) last = slot_find(slots, TILE_SLOTS_BITS, colour);
             if (!last->index) {
-                if (out->count == FBY_FBL_COLOURS) {
+                uint64_t seen = (uint64_t)y * width + x;
+                if (out->count == FBY_FBL_COLOURS || out->count * MANY_PIXELS > seen + MANY_FIRST) {
                     out->count = FBL_TOO_MANY;
                     return;
                 }
@@ -126,14 +133,14 @@ static void shared_fill(rank *ranks, uint32_t count, fbl_shared *out)
 }
 
 static bool shared_count(const fbl_file *file, const fby_fbl_place *from, uint32_t most, slot *slots,
-                         rank *ranks, uint32_t *count)
+                         uint32_t bits, rank *ranks, uint32_t *count)
 {
     slot *last = &slots[0];
 
     for (uint32_t y = 0; y < file->height; y++) {
         for (uint32_t x = 0; x < file->width; x++) {
             fbl_colour colour = pixel_load(file, from, x, y);
-            if (colour != last->colour || !last->index) last = slot_find(slots, SHARED_SLOTS_BITS, colour);
+            if (colour != last->colour || !last->index) last = slot_find(slots, bits, colour);
             if (!last->index) {
                 if (*count == most) return false;
                 ranks[*count] = (rank){.colour = colour};
@@ -145,21 +152,21 @@ static bool shared_count(const fbl_file *file, const fby_fbl_place *from, uint32
     return true;
 }
 
-int fbl_shared_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t most, fbl_shared *out)
+int fbl_shared_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t most, fby_buffer *memory,
+                       fbl_shared *out)
 {
-    slot *slots = calloc((size_t)1 << SHARED_SLOTS_BITS, sizeof *slots);
-    rank *ranks = malloc(most * sizeof *ranks);
-    uint32_t count = 0;
-    int result = -1;
+    uint32_t count = 0, bits = TILE_SLOTS_BITS;
 
     out->count = 0;
-    if (slots && ranks) {
-        result = !shared_count(file, from, most, slots, ranks, &count);
-        if (!result) shared_fill(ranks, count, out);
-    }
-    free(slots);
-    free(ranks);
-    return result;
+    while (1u << bits < 2 * most) bits++;
+    size_t slot_bytes = sizeof(slot) << bits;
+    if (fby_buffer_reserve(memory, slot_bytes + most * sizeof(rank))) return -1;
+    slot *slots = memory->data;
+    rank *ranks = (rank *)((uint8_t *)memory->data + slot_bytes);
+    memset(slots, 0, slot_bytes);
+    if (!shared_count(file, from, most, slots, bits, ranks, &count)) return 1;
+    shared_fill(ranks, count, out);
+    return 0;
 }
 
 int fbl_shared_choose(fbl_colour *colours, size_t count, fbl_shared *out)

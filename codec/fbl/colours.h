@@ -3,6 +3,7 @@
 #define FBY_CODEC_FBL_COLOURS_H
 
 #include "codec/fbl/file.h"
+#include "kernels/buffer.h"
 
 enum { FBL_TOO_MANY = FBY_FBL_COLOURS + 1 };
 
@@ -32,7 +33,8 @@ typedef struct fbl_shared {
 
 /* All colours of the picture. 0; 1 where they are more than `most`, FBY_FBL_SHARED at most; -1 without
  * memory. */
-int fbl_shared_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t most, fbl_shared *out);
+int fbl_shared_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t most, fby_buffer *memory,
+                       fbl_shared *out);
 /* Those that several tiles use, of all tiles' colours, which are reordered; 256 at most. 0, or -1 without
  * memory. */
 int fbl_shared_choose(fbl_colour *colours, size_t count, fbl_shared *out);

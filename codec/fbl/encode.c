@@ -2,6 +2,7 @@
  * tile is written, then all is put together and decoded again. Tiles are shared out to workers; what comes
  * out doesn't depend on who did which. */
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,8 @@ typedef struct bench {
 struct fby_fbl_encoder {
     const fby_fbl_kernels *kernels;
     fby_fbl_decoder *decoder; /* for verifying */
-    fby_buffer benches, pieces, residuals, sums, low, colours, slots, out, decoded;
+    struct encoding *run;
+    fby_buffer benches, pieces, residuals, sums, low, colours, slots, out, decoded, known;
 };
 
 /* One call of fby_fbl_encode. */
@@ -65,11 +67,12 @@ typedef struct encoding {
     bool all_shared;     /* the picture's palette has all its colours */
     fbl_colour *colours; /* FBY_FBL_COLOURS each */
     size_t tile_pixels, tile_samples, slot_bytes;
+    _Atomic uint32_t next;
+    _Atomic bool out_of_range;
+    /* From here on nothing need be zero. */
     fbl_tables tables;
     fbl_coder coder[FBL_SETS];
     fbl_shared shared;
-    _Atomic uint32_t next;
-    _Atomic bool out_of_range;
 } encoding;
 
 int fbl_encoder_create_with(fby_fbl_encoder **out, const fby_fbl_kernels *kernels)
@@ -77,7 +80,8 @@ int fbl_encoder_create_with(fby_fbl_encoder **out, const fby_fbl_kernels *kernel
     *out = calloc(1, sizeof **out);
     if (!*out) return FBY_FBL_MEMORY;
     (*out)->kernels = kernels;
-    int reason = fbl_decoder_create_with(&(*out)->decoder, kernels);
+    (*out)->run = malloc(sizeof *(*out)->run);
+    int reason = (*out)->run ? fbl_decoder_create_with(&(*out)->decoder, kernels) : FBY_FBL_MEMORY;
     if (reason) fby_fbl_encoder_destroy(out);
     return reason;
 }
@@ -93,11 +97,18 @@ void fby_fbl_encoder_destroy(fby_fbl_encoder **encoder)
 
     if (!it) return;
     fby_fbl_decoder_destroy(&it->decoder);
+    free(it->run);
     fby_buffer *buffers[] = {&it->benches, &it->pieces, &it->residuals, &it->sums, &it->colours,
-                             &it->slots,   &it->out,    &it->decoded,   &it->low};
+                             &it->slots,   &it->out,    &it->decoded,   &it->low,  &it->known};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) fby_buffer_free(buffers[i]);
     free(it);
     *encoder = NULL;
+}
+
+/* Whether a set can come to be used. */
+static bool counted(const encoding *run, uint32_t set)
+{
+    return set >= FBL_PALETTE_SET || (run->level == FBY_FBL_SMALL && set < run->file.channels);
 }
 
 /* ---- the first pass ---- */
@@ -445,7 +456,7 @@ static int tables_make(encoding *run)
 {
     run->tables.present = run->tables.colours = 0;
     for (uint32_t set = 0; set < FBL_SETS; set++) {
-        if (!counts_join(run, set)) continue;
+        if (!counted(run, set) || !counts_join(run, set)) continue;
         run->tables.present |= 1u << set;
         if (set >= FBL_PALETTE_SET)
             fbl_train_indices((const uint32_t(*)[FBL_BUCKETS])run->bench[0].counts[set],
@@ -691,7 +702,11 @@ static int prepare(encoding *run)
     run->colours = encoder->colours.data;
     run->slots = encoder->slots.data;
     fbl_buckets_make(file->bits, &run->buckets);
-    for (uint32_t i = 0; i < run->workers; i++) memset(run->bench[i].counts, 0, sizeof run->bench[i].counts);
+    for (uint32_t i = 0; i < run->workers; i++) {
+        for (uint32_t set = 0; set < FBL_SETS; set++) {
+            if (counted(run, set)) memset(run->bench[i].counts[set], 0, sizeof run->bench[i].counts[set]);
+        }
+    }
     for (uint32_t plane = 0; plane < file->channels && file->bits > 8; plane++) {
         run->shift[plane] = shift_of(run, fby_fbl_channel_of(plane, file->channels));
     }
@@ -705,9 +720,10 @@ static int shared_look(encoding *run)
     uint64_t pixels = (uint64_t)file->width * file->height;
     uint64_t most = FBY_FBL_COLOURS + pixels / (run->level == FBY_FBL_FAST ? WIDE_PART_FAST : WIDE_PART);
 
+    run->shared.count = 0;
     if (fbl_pixel_bytes(file) == 1) return FBY_FBL_OK;
     int result = fbl_shared_collect(file, &run->from, most < FBY_FBL_SHARED ? (uint32_t)most : FBY_FBL_SHARED,
-                                    &run->shared);
+                                    &run->encoder->known, &run->shared);
     run->all_shared = !result;
     return result < 0 ? FBY_FBL_MEMORY : FBY_FBL_OK;
 }
@@ -735,17 +751,15 @@ int fby_fbl_encode(fby_fbl_encoder *encoder, const fby_fbl_image *image,
                    fby_error *error)
 {
     static const fby_fbl_encode_options defaults = FBY_FBL_ENCODE_OPTIONS_INIT;
-    encoding *run = calloc(1, sizeof *run);
-    int reason = FBY_FBL_MEMORY;
+    encoding *run = encoder->run;
 
     if (!options) options = &defaults;
-    if (run) {
-        run->encoder = encoder;
-        run->image = image;
-        run->level = options->level;
-        run->workers = options->threads ? options->threads : 1;
-        reason = begin(run, options, error);
-    }
+    memset(run, 0, offsetof(encoding, tables));
+    run->encoder = encoder;
+    run->image = image;
+    run->level = options->level;
+    run->workers = options->threads ? options->threads : 1;
+    int reason = begin(run, options, error);
     if (!reason) {
         if (run->workers > MOST_WORKERS) run->workers = MOST_WORKERS;
         if (run->workers > run->file.tiles) run->workers = run->file.tiles;
@@ -756,6 +770,5 @@ int fby_fbl_encode(fby_fbl_encoder *encoder, const fby_fbl_image *image,
         *bytes = encoder->out.data;
         *length = (size_t)run->file.file_bytes;
     }
-    free(run);
     return reason;
 }

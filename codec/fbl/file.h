@@ -13,9 +13,10 @@ enum {
     FBL_LOW_SET,                      /* for the low bytes of wide indices */
     FBL_SETS,
     FBL_COLOUR_BYTES = FBY_FBL_PLANES * 2,
+    FBL_SET_BYTES = 256, /* at most */
     /* Longest tables: what is present, the palette, and sets of 9 + 64 x 4 + 16 x (3 + 8 x 4 + 7 x 9) bits.
      */
-    FBL_TABLE_BYTES = 4 + FBY_FBL_SHARED * FBL_COLOUR_BYTES + FBL_SETS * 256
+    FBL_TABLE_BYTES = 4 + FBY_FBL_SHARED * FBL_COLOUR_BYTES + FBL_SETS * FBL_SET_BYTES
 };
 
 static inline uint32_t fbl_load32(const uint8_t *at)
@@ -26,6 +27,15 @@ static inline uint32_t fbl_load32(const uint8_t *at)
 static inline void fbl_store32(uint8_t *at, uint32_t value)
 {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static inline uint16_t fbl_little16(uint16_t value)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return value;
+#else
+    return (uint16_t)(value << 8 | value >> 8);
+#endif
 }
 
 typedef struct fbl_file {

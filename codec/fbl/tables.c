@@ -125,7 +125,7 @@ size_t fbl_tables_write(const fbl_file *file, const fbl_tables *tables, uint8_t 
 {
     size_t palette = tables->colours * fbl_pixel_bytes(file);
 
-    memset(bytes, 0, FBL_TABLE_BYTES);
+    memset(bytes, 0, TABLES_HEAD + palette + FBL_SETS * FBL_SET_BYTES);
     bytes[0] = (uint8_t)tables->present;
     bytes[2] = (uint8_t)tables->colours;
     bytes[3] = (uint8_t)(tables->colours >> 8);

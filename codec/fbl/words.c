@@ -12,13 +12,16 @@ enum { TOP_BITS = 32 - FBY_FBL_SCALE_BITS };
 static void class_make(const fby_fbl_set *set, uint32_t at, fbl_class *class)
 {
     uint32_t f = set->frequency[at];
+    uint32_t low = set->raw[at] < FBY_FBL_STEP_BITS ? set->raw[at] : FBY_FBL_STEP_BITS;
 
     *class = (fbl_class){
-        .frequency = (uint16_t)f,
+        .reciprocal = f > 1 ? UINT64_MAX / f + 1 : UINT64_MAX,
+        .most = (uint32_t)(((uint64_t)f << (TOP_BITS - low)) - 1),
+        .rest = (uint16_t)(FBY_FBL_SCALE - f),
         .add = (uint16_t)(set->start[at] + (f == 1 ? FBY_FBL_SCALE - 1 : 0)),
         .base = set->base[at],
         .raw = set->raw[at],
-        .reciprocal = f > 1 ? UINT64_MAX / f + 1 : UINT64_MAX,
+        .scale = (uint8_t)(1u << low),
     };
 }
 
@@ -28,7 +31,9 @@ void fbl_coder_make(const fby_fbl_set *set, uint32_t bits, fbl_coder *coder)
 
     fbl_buckets_make(bits, &buckets);
     coder->bits = bits;
-    memcpy(coder->context, set->context, sizeof coder->context);
+    for (uint32_t sum = 0; sum < FBY_FBL_SUMS; sum++) {
+        coder->row_of[sum] = (uint16_t)(set->context[sum] * FBL_BUCKETS);
+    }
     for (uint32_t context = 0; context < set->contexts; context++) {
         uint32_t token = 0, end = 0;
         for (uint32_t t = 0; t < set->tokens[context]; t++) {
@@ -54,21 +59,18 @@ size_t fbl_words_bytes(const fbl_symbols *symbols)
 /* Puts the low word before what is written, where the state would grow out of 32 bits. */
 static inline uint32_t state_shrink(uint32_t x, bool grows, uint8_t **at)
 {
-    (*at)[-2] = (uint8_t)x;
-    (*at)[-1] = (uint8_t)(x >> 8);
+    uint16_t word = fbl_little16((uint16_t)x);
+    memcpy(*at - 2, &word, 2);
     *at -= grows ? 2 : 0;
     return grows ? x >> 16 : x;
 }
 
-static inline uint32_t class_push(const fbl_class *class, uint32_t x, uint32_t low_bits, uint32_t low,
-                                  uint8_t **at)
+static inline uint32_t class_push(const fbl_class *class, uint32_t x, uint32_t low, uint8_t **at)
 {
-    uint32_t f = class->frequency;
-
-    x = state_shrink(x, x >> (TOP_BITS - low_bits) >= f, at);
-    x = x << low_bits | low;
+    x = state_shrink(x, x > class->most, at);
+    x = x * class->scale + low;
     uint32_t quotient = (uint32_t)((unsigned __int128)x * class->reciprocal >> 64);
-    return quotient * (FBY_FBL_SCALE - f) + x + class->add;
+    return quotient * class->rest + x + class->add;
 }
 
 static inline void push_bytes(const fbl_coder *coder, const uint8_t *value, const uint8_t *sum,
@@ -77,9 +79,8 @@ static inline void push_bytes(const fbl_coder *coder, const uint8_t *value, cons
     uint8_t *at = *to;
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
 
-        uint32_t row = coder->context[sum[lane]] * (uint32_t)FBL_BUCKETS;
-        const fbl_class *class = &coder->class[coder->class_of[row + value[lane]]];
-        state[lane] = class_push(class, state[lane], class->raw, (uint32_t)value[lane] - class->base, &at);
+        const fbl_class *class = &coder->class[coder->class_of[coder->row_of[sum[lane]] + value[lane]]];
+        state[lane] = class_push(class, state[lane], (uint32_t)value[lane] - class->base, &at);
     }
     *to = at;
 }
@@ -92,8 +93,7 @@ static inline void push_longs(const fbl_coder *coder, const uint16_t *value, con
 
     for (uint32_t lane = 0; lane < FBY_LANES; lane++) {
         uint32_t bucket = fbl_bucket_of(value[lane], coder->bits);
-        class[lane] =
-            &coder->class[coder->class_of[coder->context[sum[lane]] * (uint32_t)FBL_BUCKETS + bucket]];
+        class[lane] = &coder->class[coder->class_of[coder->row_of[sum[lane]] + bucket]];
     }
     /* The decoder takes the low bits of all lanes before the high ones. */
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
@@ -105,9 +105,8 @@ static inline void push_longs(const fbl_coder *coder, const uint16_t *value, con
     }
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
 
-        uint32_t bits = class[lane]->raw < FBY_FBL_STEP_BITS ? class[lane]->raw : FBY_FBL_STEP_BITS;
-        uint32_t low = (uint32_t)(value[lane] - class[lane] -> base) & ((1u << bits) - 1);
-        state[lane] = class_push(class[lane], state[lane], bits, low, &at);
+        uint32_t low = (uint32_t)(value[lane] - class[lane] -> base) & (class[lane] -> scale - 1u);
+        state[lane] = class_push(class[lane], state[lane], low, &at);
     }
     *to = at;
 }
@@ -137,9 +136,8 @@ uint8_t *fbl_words_write(const fbl_symbols *symbols, uint8_t *room, size_t bytes
 static inline void push_one(const fbl_coder *coder, uint32_t sum, uint32_t value, uint32_t *state,
                             uint8_t **at)
 {
-    const fbl_class *class =
-        &coder->class[coder->class_of[coder->context[sum] * (uint32_t)FBL_BUCKETS + value]];
-    *state = class_push(class, *state, class->raw, value - class->base, at);
+    const fbl_class *class = &coder->class[coder->class_of[coder->row_of[sum] + value]];
+    *state = class_push(class, *state, value - class->base, at);
 }
 
 size_t fbl_indices_bytes(const fbl_indices *indices)

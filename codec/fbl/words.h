@@ -7,14 +7,16 @@
 /* A class as the encoder wants it. */
 typedef struct fbl_class {
     uint64_t reciprocal; /* of the frequency, in 2^-64, rounded up; 1's is short of it: see words.c */
-    uint16_t frequency, add, base;
-    uint8_t raw;
+    uint32_t most;       /* the largest state that takes it without giving a word away */
+    uint16_t rest, add;  /* rest: 512 - frequency */
+    uint16_t base;
+    uint8_t raw, scale; /* scale: 2^raw, of the raw bits that are taken at once */
 } fbl_class;
 
 /* A set as the encoder wants it. */
 typedef struct fbl_coder {
     uint32_t bits;
-    uint8_t context[FBY_FBL_SUMS];
+    uint16_t row_of[FBY_FBL_SUMS];                    /* of class_of, by sum */
     uint8_t class_of[FBY_FBL_CONTEXTS * FBL_BUCKETS]; /* by context and bucket */
     fbl_class class[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS];
 } fbl_coder;
