@@ -30,10 +30,8 @@ static void vectors_make(fby_fbl_set *set, uint32_t context)
             set->bound[1][token][context] = (uint8_t)(start / 2 - 129);
         }
         set->leaf[FBL_LEAF_BASE][token][context] = (uint8_t)set->base[at];
-        set->leaf[FBL_LEAF_FREQUENCY][token][context] = (uint8_t)frequency;
-        set->leaf[FBL_LEAF_START][token][context] = (uint8_t)start;
         set->leaf[FBL_LEAF_MORE][token][context] =
-            (uint8_t)((set->raw[at] & 7) | frequency >> 8 << 3 | start >> 8 << 5);
+            (uint8_t)((set->raw[at] & 7) | (start & 1) << 4 | ((start + frequency) & 1) << 5);
         token++;
     }
 }

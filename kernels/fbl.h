@@ -37,9 +37,9 @@ enum {
     FBY_FBL_WAYS = 4         /* tiles that a tier may decode at once, at most */
 };
 
-/* A token's numbers in bytes. More: raw in bits 0-2, the high bits of the frequency in 3 and 4, of the start
- * in 5. */
-enum { FBL_LEAF_BASE, FBL_LEAF_FREQUENCY, FBL_LEAF_START, FBL_LEAF_MORE, FBL_LEAVES };
+/* A token's numbers in bytes. More: raw in bits 0-2 (and anything in 3), the lowest bits of its start in 4,
+ * of its end in 5. */
+enum { FBL_LEAF_BASE, FBL_LEAF_MORE, FBL_LEAVES };
 
 /* What one plane's residuals, or a palette's indices, are coded with. Entry 8 * context + token. */
 typedef struct fby_fbl_set {

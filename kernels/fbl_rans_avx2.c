@@ -1,10 +1,9 @@
 /* FBL's rans tiles of 8 bits with AVX2.
  *
- * Tables stay in registers and the nearest cache: a context is one of 16, and so is a byte's place in a
- * shuffle of
- * 16. A slot has 9 bits, h and its lowest, and each bound two bytes, one for either lowest bit; a binary
- * search of three steps finds the token, whose numbers are four bytes more. So nothing is gathered, and 32
- * lanes need about 200 instructions.
+ * A context is one of 16, as is a byte's place in a shuffle of 16: tables are shuffled, not gathered. A slot
+ * has 9 bits, h and its lowest, and each bound two bytes, one for either lowest bit; a binary search of three
+ * steps finds the token between two bounds. From these follow its start and frequency, but for their lowest
+ * bits; two more bytes hold those, the class's first value and its raw bits.
  *
  * States are two vectors of high and two of low halves, in the order that bytes widen to: lanes 0-7 and
  * 16-23, then 8-15 and 24-31. Tiles are decoded side by side, statement by statement: the latency of one,
@@ -108,38 +107,50 @@ FBL_AVX2 __m256i words_of(const uint8_t *first, uint32_t first_mask, const uint8
 FBL_AVX2 void symbols(decoding *d, int n, const fby_fbl_set *const *set, const __m256i *sum, __m256i *z)
 {
     const __m256i zero = _mm256_setzero_si256(), top = _mm256_set1_epi8((char)128);
+    const __m256i one8 = _mm256_set1_epi8(1);
     __m256i context[WAYS], odd[WAYS], h[WAYS], step4[WAYS], step2[WAYS], step1[WAYS];
-    __m256i base[WAYS], frequency[WAYS], start[WAYS], more[WAYS];
+    __m256i lower[WAYS], upper[WAYS], base[WAYS], more[WAYS];
 
     EACH context[i] = lookup64(set[i]->context, sum[i]);
     EACH
     {
-        const __m256i byte = _mm256_set1_epi16(255), one = _mm256_set1_epi16(1);
+        const __m256i byte = _mm256_set1_epi16(255);
         const __m256i *low = d[i].stream.low;
         h[i] = _mm256_packus_epi16(_mm256_and_si256(_mm256_srli_epi16(low[0], 1), byte),
                                    _mm256_and_si256(_mm256_srli_epi16(low[1], 1), byte));
         h[i] = _mm256_xor_si256(h[i], top);
-        odd[i] = _mm256_packs_epi16(_mm256_cmpeq_epi16(_mm256_and_si256(low[0], one), one),
-                                    _mm256_cmpeq_epi16(_mm256_and_si256(low[1], one), one));
+        /* In bit 7 of each byte, the others being anything. */
+        odd[i] = _mm256_slli_epi16(
+            _mm256_packus_epi16(_mm256_and_si256(low[0], byte), _mm256_and_si256(low[1], byte)), 7);
     }
-    EACH step4[i] = _mm256_cmpgt_epi8(h[i], bound_of(set[i], 4, context[i], odd[i]));
+    /* Bounds of what is left of the search: the highest below h, and the lowest that isn't. */
+    EACH
+    {
+        __m256i bound = bound_of(set[i], 4, context[i], odd[i]);
+        step4[i] = _mm256_cmpgt_epi8(h[i], bound);
+        lower[i] = choose(_mm256_set1_epi8(127), bound, step4[i]); /* before the first token: 255 - 128 */
+        upper[i] = choose(bound, _mm256_set1_epi8(127), step4[i]); /* behind the last: the same */
+    }
     EACH
     {
         __m256i bound = choose(bound_of(set[i], 2, context[i], odd[i]),
                                bound_of(set[i], 6, context[i], odd[i]), step4[i]);
         step2[i] = _mm256_cmpgt_epi8(h[i], bound);
+        lower[i] = choose(lower[i], bound, step2[i]);
+        upper[i] = choose(bound, upper[i], step2[i]);
     }
     EACH
     {
-        __m256i lower = choose(bound_of(set[i], 1, context[i], odd[i]),
+        __m256i below = choose(bound_of(set[i], 1, context[i], odd[i]),
                                bound_of(set[i], 3, context[i], odd[i]), step2[i]);
-        __m256i upper = choose(bound_of(set[i], 5, context[i], odd[i]),
+        __m256i above = choose(bound_of(set[i], 5, context[i], odd[i]),
                                bound_of(set[i], 7, context[i], odd[i]), step2[i]);
-        step1[i] = _mm256_cmpgt_epi8(h[i], choose(lower, upper, step4[i]));
+        __m256i bound = choose(below, above, step4[i]);
+        step1[i] = _mm256_cmpgt_epi8(h[i], bound);
+        lower[i] = choose(lower[i], bound, step1[i]);
+        upper[i] = choose(bound, upper[i], step1[i]);
     }
     EACH more[i] = leaf_of(set[i], FBL_LEAF_MORE, context[i], step4[i], step2[i], step1[i]);
-    EACH frequency[i] = leaf_of(set[i], FBL_LEAF_FREQUENCY, context[i], step4[i], step2[i], step1[i]);
-    EACH start[i] = leaf_of(set[i], FBL_LEAF_START, context[i], step4[i], step2[i], step1[i]);
     EACH base[i] = leaf_of(set[i], FBL_LEAF_BASE, context[i], step4[i], step2[i], step1[i]);
     EACH
     {
@@ -149,21 +160,34 @@ FBL_AVX2 void symbols(decoding *d, int n, const fby_fbl_set *const *set, const _
         const __m256i masks = _mm256_broadcastsi128_si256(
             _mm_setr_epi8(0, 1, 3, 7, 15, 31, 63, 127, 0, 1, 3, 7, 15, 31, 63, 127));
         stream *of = &d[i].stream;
-        __m256i raw = _mm256_and_si256(more[i], _mm256_set1_epi8(15)); /* bit 3 repeats the tables */
-        __m256i scale = _mm256_shuffle_epi8(scales, raw), mask = _mm256_shuffle_epi8(masks, raw);
-        __m256i f_high = _mm256_and_si256(_mm256_srli_epi16(more[i], 3), _mm256_set1_epi8(3));
-        __m256i s_high = _mm256_and_si256(_mm256_srli_epi16(more[i], 5), _mm256_set1_epi8(1));
+        /* Bits 4 and 5 of `more` don't matter to a shuffle. */
+        __m256i scale = _mm256_shuffle_epi8(scales, more[i]), mask = _mm256_shuffle_epi8(masks, more[i]);
+        /* slot - start = 2 (h - lower - 1) + its lowest bit, where the lowest bits of slot and start differ;
+         * and frequency = end - start = 2 (upper - lower) + (end - start) mod 2, which counts down for even
+         * slots. */
+        __m256i even = _mm256_cmpgt_epi8(odd[i], _mm256_set1_epi8(-1)); /* all ones: even */
+        __m256i slot_bit = _mm256_add_epi8(one8, even);
+        __m256i start_bit = _mm256_and_si256(_mm256_srli_epi16(more[i], 4), one8);
+        __m256i end_bit = _mm256_and_si256(_mm256_srli_epi16(more[i], 5), one8);
+        __m256i behind = _mm256_sub_epi8(_mm256_sub_epi8(h[i], lower[i]), one8);
+        __m256i behind_bit = _mm256_xor_si256(slot_bit, start_bit);
+        /* Less 1, which leaves room for 256; the rest of it is 2 more. */
+        __m256i span = _mm256_sub_epi8(_mm256_sub_epi8(upper[i], lower[i]), one8);
+        /* end_bit - start_bit, negated for even slots: -1, 0 or 1. */
+        __m256i odd_part = _mm256_sub_epi8(_mm256_xor_si256(_mm256_sub_epi8(end_bit, start_bit), even), even);
+        __m256i rest = _mm256_add_epi8(odd_part, _mm256_set1_epi8(2));
+        const __m256i twice = _mm256_set1_epi16(0x0102);
         __m256i bits[2], wanted[2];
 
         for (int k = 0; k < 2; k++) {
-            __m256i f =
-                k ? _mm256_unpackhi_epi8(frequency[i], f_high) : _mm256_unpacklo_epi8(frequency[i], f_high);
-            __m256i s = k ? _mm256_unpackhi_epi8(start[i], s_high) : _mm256_unpacklo_epi8(start[i], s_high);
+            __m256i f = k ? _mm256_unpackhi_epi8(span, rest) : _mm256_unpacklo_epi8(span, rest);
+            __m256i add =
+                k ? _mm256_unpackhi_epi8(behind, behind_bit) : _mm256_unpacklo_epi8(behind, behind_bit);
             __m256i m = k ? _mm256_unpackhi_epi8(zero, scale) : _mm256_unpacklo_epi8(zero, scale);
             __m256i b = k ? _mm256_unpackhi_epi8(mask, zero) : _mm256_unpacklo_epi8(mask, zero);
             /* x = f * (x >> 9) + slot - start, in halves. */
-            __m256i slot = _mm256_and_si256(of->low[k], _mm256_set1_epi16(FBY_FBL_SCALE - 1));
-            __m256i add = _mm256_sub_epi16(slot, s);
+            f = _mm256_maddubs_epi16(f, twice);
+            add = _mm256_maddubs_epi16(add, twice);
             __m256i x_low =
                 _mm256_or_si256(_mm256_slli_epi16(of->high[k], 7), _mm256_srli_epi16(of->low[k], 9));
             __m256i x_high = _mm256_srli_epi16(of->high[k], 9);
