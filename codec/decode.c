@@ -282,17 +282,17 @@ static fby_region_of unturn_region(const fby_decoder *d, const fby_region_of *re
     };
 }
 
-static void turn_pixels(const fby_decoder *d, const fby_region_of *in_file, const uint8_t *from, uint8_t *to,
-                        size_t to_stride)
+static void turn_pixels(const fby_decoder *d, const fby_region_of *in_file, size_t pixel, const uint8_t *from,
+                        uint8_t *to, size_t to_stride)
 {
     for (uint32_t y = 0; y < d->wanted.h; y++) {
         uint8_t *row = to + (size_t)y * to_stride;
         for (uint32_t x = 0; x < d->wanted.w; x++) {
             uint32_t file_x, file_y;
             unturn(d, d->wanted.x + x, d->wanted.y + y, &file_x, &file_y);
-            memcpy(row + (size_t)x * CHANNELS,
-                   from + ((size_t)(file_y - in_file->y) * in_file->w + (file_x - in_file->x)) * CHANNELS,
-                   CHANNELS);
+            memcpy(row + (size_t)x * pixel,
+                   from + ((size_t)(file_y - in_file->y) * in_file->w + (file_x - in_file->x)) * pixel,
+                   pixel);
         }
     }
 }
@@ -344,7 +344,7 @@ static fby_reason decode_turned(fby_decoder *d, uint8_t *out, size_t stride)
     if (!fby_buffer_reserve(&d->pixels, row * in_file.h)) return no_memory(d, row * in_file.h);
 
     fby_reason reason = decode_region(d, &in_file, d->pixels.bytes, row);
-    if (!reason) turn_pixels(d, &in_file, d->pixels.bytes, out, stride);
+    if (!reason) turn_pixels(d, &in_file, CHANNELS, d->pixels.bytes, out, stride);
     return reason;
 }
 
@@ -433,4 +433,67 @@ fby_reason fby_decode_into(fby_decoder *d, const fby_region_of *region, uint8_t 
     }
     close_picture(d);
     return reason;
+}
+
+/* --- as the file has it ------------------------------------------------------------------------------- */
+
+fby_reason fby_original_form(fby_decoder *d, fby_original *out)
+{
+    *out = (fby_original){.channels = CHANNELS, .bits = 8};
+    if (d->stage != FBY_DECODER_OPEN) return fby_decode_fail(d, FBY_REASON_SHAPE, "no picture is open");
+    if (d->codec->form)
+        d->codec->form(d, out);
+    else if (d->info.channels == 1)
+        out->channels = 1;
+    return FBY_REASON_NONE;
+}
+
+/* The whole picture in the file's coordinates. */
+static fby_reason original_in_file(fby_decoder *d, fby_original *original, uint8_t *out)
+{
+    const size_t row = (size_t)d->file_w * fby_original_pixel_bytes(original);
+    const fby_region_of whole = {0, 0, d->file_w, d->file_h};
+    const size_t pixels = (size_t)d->file_w * d->file_h;
+
+    if (d->codec->original) return d->codec->original(d, original, out, row);
+    if (original->channels == CHANNELS) return decode_region(d, &whole, out, row);
+    if (!fby_buffer_reserve(&d->pixels, pixels * CHANNELS)) return no_memory(d, pixels * CHANNELS);
+    fby_reason reason = decode_region(d, &whole, d->pixels.bytes, (size_t)d->file_w * CHANNELS);
+    if (reason) return reason;
+    for (size_t i = 0; i < pixels; i++) out[i] = d->pixels.bytes[i * CHANNELS];
+    return FBY_REASON_NONE;
+}
+
+static fby_reason original_turned(fby_decoder *d, fby_original *original, uint8_t *out)
+{
+    const size_t pixel = fby_original_pixel_bytes(original);
+    const size_t bytes = (size_t)d->file_w * d->file_h * pixel;
+    const fby_region_of whole = {0, 0, d->file_w, d->file_h};
+
+    if (d->turn == 1) return original_in_file(d, original, out);
+    if (!fby_buffer_reserve(&d->turned, bytes)) return no_memory(d, bytes);
+    fby_reason reason = original_in_file(d, original, d->turned.bytes);
+    d->wanted = (fby_region_of){0, 0, d->info.w, d->info.h};
+    if (!reason) turn_pixels(d, &whole, pixel, d->turned.bytes, out, (size_t)d->info.w * pixel);
+    return reason;
+}
+
+fby_reason fby_original_decode(fby_decoder *d, fby_original *original, void *out)
+{
+    fby_region_of whole = {0, 0, d->info.w, d->info.h};
+    fby_reason reason = check_begin(d, &whole);
+
+    if (!reason) {
+        d->stage = FBY_DECODER_ROWS;
+        original->entries = 0;
+        reason = original_turned(d, original, out);
+    }
+    close_picture(d);
+    return reason;
+}
+
+fby_reason fby_original_metadata(fby_decoder *d, fby_metadata *out)
+{
+    if (d->stage != FBY_DECODER_OPEN) return fby_decode_fail(d, FBY_REASON_SHAPE, "no picture is open");
+    return d->codec->metadata ? d->codec->metadata(d, out) : FBY_REASON_NONE;
 }

@@ -153,6 +153,52 @@ static fby_reason picture_rows(fby_decoder *d, const uint8_t **rows, size_t *str
     return FBY_REASON_NONE;
 }
 
+static void picture_form(const fby_decoder *d, fby_original *out)
+{
+    const fbl_state *f = d->state[FBY_FORMAT_FBL];
+
+    out->channels = f->info.channels;
+    out->bits = f->info.bits;
+}
+
+static fby_reason picture_original(fby_decoder *d, fby_original *original, uint8_t *out, size_t stride)
+{
+    const fbl_state *f = d->state[FBY_FORMAT_FBL];
+    fby_fbl_output output = FBY_FBL_OUTPUT_INIT;
+    fby_error error = FBY_ERROR_INIT;
+    const void *palette = NULL;
+    size_t length = 0;
+
+    output.data = out;
+    output.row_stride = stride;
+    int reason = fby_fbl_decode(f->decoder, NULL, &output, &error);
+    if (!reason) reason = fby_fbl_metadata(f->decoder, "PLTE", &palette, &length, &error);
+    if (reason) return fail_as(d, reason, &error);
+    if (original->bits == 8 && original->channels >= 3 && length <= 256 * (size_t)original->channels) {
+        original->entries = (uint32_t)(length / original->channels);
+        if (length) memcpy(original->palette, palette, length);
+    }
+    return FBY_REASON_NONE;
+}
+
+static fby_reason picture_metadata(fby_decoder *d, fby_metadata *out)
+{
+    static const char *const types[FBY_METADATA_KINDS] = {
+        [FBY_METADATA_EXIF] = "EXIF", [FBY_METADATA_ICC] = "ICCP", [FBY_METADATA_XMP] = "XMP "};
+    const fbl_state *f = d->state[FBY_FORMAT_FBL];
+
+    for (int kind = 0; kind < FBY_METADATA_KINDS; kind++) {
+        const void *chunk;
+        size_t length;
+        fby_error error = FBY_ERROR_INIT;
+        int failed = fby_fbl_metadata(f->decoder, types[kind], &chunk, &length, &error);
+        if (failed) return fail_as(d, failed, &error);
+        fby_reason reason = fby_metadata_add(d, out, (fby_metadata_kind)kind, chunk, length);
+        if (reason) return reason;
+    }
+    return FBY_REASON_NONE;
+}
+
 static void picture_close(fby_decoder *d)
 {
     (void)d;
@@ -179,6 +225,9 @@ const fby_codec fby_codec_fbl = {
     .open = picture_open,
     .begin = picture_begin,
     .rows = picture_rows,
+    .form = picture_form,
+    .original = picture_original,
+    .metadata = picture_metadata,
     .close = picture_close,
     .destroy = picture_destroy,
     .bytes = picture_bytes,

@@ -4,6 +4,7 @@
 
 #include "codec/buffer.h"
 #include "codec/decode.h"
+#include "codec/original.h"
 
 /* Coordinates that a format gets are the file's own: decode.c turns pictures. */
 typedef struct fby_codec {
@@ -19,6 +20,11 @@ typedef struct fby_codec {
                        uint32_t *count);
     /* … or this one: the region as RGB into `out`, and the verdict on the whole file. */
     fby_reason (*region)(fby_decoder *decoder, const fby_region_of *region, uint8_t *out, size_t stride);
+    /* For converting: what the file holds, and the whole of it in the file's coordinates. NULL: what RGB
+     * becomes when gray has one channel. `metadata` adds what there is by fby_metadata_add(); NULL: none. */
+    void (*form)(const fby_decoder *decoder, fby_original *out);
+    fby_reason (*original)(fby_decoder *decoder, fby_original *original, uint8_t *out, size_t stride);
+    fby_reason (*metadata)(fby_decoder *decoder, fby_metadata *out);
     /* Ends the open picture: memory that belongs to it is given back. May be called without one. */
     void (*close)(fby_decoder *decoder);
     /* Frees decoder->state[format]. */
@@ -62,5 +68,12 @@ struct fby_decoder {
  */
 __attribute__((format(printf, 3, 4))) fby_reason fby_decode_fail(fby_decoder *decoder, fby_reason reason,
                                                                  const char *format, ...);
+
+/* Appends to what there is of a kind. */
+fby_reason fby_metadata_add(fby_decoder *decoder, fby_metadata *metadata, fby_metadata_kind kind,
+                            const uint8_t *bytes, size_t length);
+/* Keeps the palette, entries of original->channels bytes, if a colour tells the entry: see fby_original. */
+void fby_original_palette(fby_original *original, const uint8_t *palette, uint32_t entries,
+                          const bool used[256]);
 
 #endif

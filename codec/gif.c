@@ -19,7 +19,8 @@ typedef struct gif_state {
     unsigned transparent_color;
     uint32_t x, y, w, h; /* of the frame */
     unsigned code_bits;  /* of a pixel in its LZW data */
-    uint8_t colors[256][3];
+    size_t pixel;        /* bytes that a pixel becomes: 3, or 4 with alpha */
+    uint8_t colors[256][4];
 } gif_state;
 
 static int give_bytes(GifFileType *gif, GifByteType *out, int count)
@@ -122,6 +123,8 @@ static void read_colors(gif_state *g)
         is_ramp &= color.Red == i && color.Green == i && color.Blue == i;
     }
     for (int i = 0; is_ramp && i < 256; i++) memset(g->colors[i], i, 3);
+    for (int i = 0; i < 256; i++) g->colors[i][3] = UINT8_MAX;
+    if (g->transparent) g->colors[g->transparent_color][3] = 0;
 }
 
 static fby_reason picture_open(fby_decoder *d)
@@ -240,9 +243,9 @@ static void place_line(const gif_state *g, const uint8_t *line, uint32_t row, co
 
     if (y < region->y || y - region->y >= region->h) return;
     out += (size_t)(y - region->y) * stride;
-    for (uint32_t x = 0; x < region->w; x++, out += 3) {
+    for (uint32_t x = 0; x < region->w; x++, out += g->pixel) {
         uint32_t at = region->x + x;
-        if (at >= g->x && at - g->x < g->w) memcpy(out, g->colors[line[at - g->x]], 3);
+        if (at >= g->x && at - g->x < g->w) memcpy(out, g->colors[line[at - g->x]], g->pixel);
     }
 }
 
@@ -290,9 +293,9 @@ static fby_reason read_frame(fby_decoder *d, gif_state *g, gif_strings *strings,
     return FBY_REASON_NONE;
 }
 
-static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+static fby_reason read_region(fby_decoder *d, gif_state *g, const fby_region_of *region, uint8_t *out,
+                              size_t stride)
 {
-    gif_state *g = d->state[FBY_FORMAT_GIF];
     const uint8_t *rest = g->colors[g->transparent ? g->transparent_color : 0];
 
     if (!fby_buffer_reserve(&d->scratch[0], g->w) ||
@@ -300,11 +303,35 @@ static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, ui
         return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for a frame of %u x %u pixels", g->w, g->h);
     }
     for (uint32_t y = 0; y < region->h; y++) {
-        for (uint32_t x = 0; x < region->w; x++) memcpy(out + y * stride + (size_t)x * 3, rest, 3);
+        for (uint32_t x = 0; x < region->w; x++) memcpy(out + y * stride + x * g->pixel, rest, g->pixel);
     }
     gif_strings *strings = (gif_strings *)d->scratch[1].bytes;
     *strings = (gif_strings){.clear = 1 << g->code_bits};
     return read_frame(d, g, strings, region, out, stride);
+}
+
+static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+{
+    gif_state *g = d->state[FBY_FORMAT_GIF];
+
+    g->pixel = 3;
+    return read_region(d, g, region, out, stride);
+}
+
+static void picture_form(const fby_decoder *d, fby_original *out)
+{
+    const gif_state *g = d->state[FBY_FORMAT_GIF];
+
+    out->channels = g->transparent ? 4 : 3;
+}
+
+static fby_reason picture_original(fby_decoder *d, fby_original *original, uint8_t *out, size_t stride)
+{
+    gif_state *g = d->state[FBY_FORMAT_GIF];
+    const fby_region_of whole = {0, 0, d->file_w, d->file_h};
+
+    g->pixel = original->channels;
+    return read_region(d, g, &whole, out, stride);
 }
 
 static void picture_close(fby_decoder *d)
@@ -335,6 +362,8 @@ const fby_codec fby_codec_gif = {
     .blames_the_file = true,
     .open = picture_open,
     .region = picture_region,
+    .form = picture_form,
+    .original = picture_original,
     .close = picture_close,
     .destroy = picture_destroy,
     .bytes = picture_bytes,

@@ -25,6 +25,7 @@
 #include "codec/format.h"
 #include "codec/jpeg_entropy.h"
 #include "codec/jpeg_header.h"
+#include "codec/jpeg_metadata.h"
 
 enum {
     /* One row of 4:2:0 blocks: what the decoder has ready at once, and little enough to stay in cache. */
@@ -583,6 +584,7 @@ const fby_codec fby_codec_jpeg = {
     .open = picture_open,
     .begin = picture_begin,
     .rows = picture_rows,
+    .metadata = fby_jpeg_metadata,
     .close = picture_close,
     .destroy = picture_destroy,
     .bytes = picture_bytes,

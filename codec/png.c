@@ -12,7 +12,7 @@
 #include "codec/png_chunks.h"
 #include "codec/png_filter.h"
 
-enum { PASSES = 7 };
+enum { PASSES = 7, MOST_PROFILE = 1 << 20 /* chunks that inflate to more were refused */ };
 
 typedef struct png_pass {
     uint32_t x, y;   /* of its first pixel */
@@ -31,6 +31,12 @@ typedef struct png_state {
     int passes;
     png_pass pass[PASSES];
     size_t raw_length; /* all rows of all passes with their filters' numbers */
+
+    /* For converting: */
+    uint32_t channels;       /* that a pixel becomes */
+    uint8_t entry[256][4];   /* the palette with its alpha */
+    uint16_t transparent[3]; /* the colour that is, where the file has one and no channel for alpha */
+    bool used[256];          /* entries of the palette */
 } png_state;
 
 static fby_reason no_memory(fby_decoder *d)
@@ -212,7 +218,7 @@ static void entry_to_rgb(const png_state *p, uint8_t *out, size_t entry)
 
 /* `count` pixels of an undone row, from its pixel `first`, to RGB; `step` bytes from one to the next in
  * `out`. */
-static void to_rgb(const png_state *p, const uint8_t *row, uint32_t first, uint32_t count, uint8_t *out,
+static void to_rgb(png_state *p, const uint8_t *row, uint32_t first, uint32_t count, uint8_t *out,
                    size_t step)
 {
     const uint32_t bits = p->chunks.bits;
@@ -253,25 +259,103 @@ static void to_rgb(const png_state *p, const uint8_t *row, uint32_t first, uint3
     }
 }
 
+/* A sample of an undone row, whatever its bits. */
+static uint16_t sample_at(const uint8_t *row, size_t index, uint32_t bits)
+{
+    if (bits == 8) return row[index];
+    if (bits == 16) return (uint16_t)(row[2 * index] << 8 | row[2 * index + 1]);
+    size_t at = index * bits;
+    return row[at / 8] >> (8 - bits - at % 8) & ((1u << bits) - 1);
+}
+
+/* As to_rgb(), but in the form that converting keeps. */
+static void to_original(png_state *p, const uint8_t *row, uint32_t first, uint32_t count, uint8_t *out,
+                        size_t step)
+{
+    static const uint8_t scale[17] = {[1] = 255, [2] = 85, [4] = 17, [8] = 1, [16] = 1};
+    const uint32_t bits = p->chunks.bits;
+    const bool keyed = p->channels > p->samples;
+
+    for (uint32_t i = 0; i < count; i++, out += step) {
+        size_t at = (size_t)(first + i) * p->samples;
+        uint16_t pixel[4];
+        if (p->chunks.color == FBY_PNG_PALETTE) {
+            uint16_t entry = sample_at(row, at, bits);
+            p->used[entry] = true;
+            memcpy(out, p->entry[entry], p->channels);
+            continue;
+        }
+        bool transparent = true;
+        for (size_t s = 0; s < p->samples; s++) {
+            pixel[s] = sample_at(row, at + s, bits);
+            if (keyed) transparent = transparent && pixel[s] == p->transparent[s];
+            pixel[s] = (uint16_t)(pixel[s] * scale[bits]);
+        }
+        if (keyed) pixel[p->samples] = transparent ? 0 : bits == 16 ? UINT16_MAX : UINT8_MAX;
+        if (bits == 16) {
+            memcpy(out, pixel, p->channels * sizeof *pixel);
+        } else {
+            for (uint32_t c = 0; c < p->channels; c++) out[c] = (uint8_t)pixel[c];
+        }
+    }
+}
+
+static void picture_form(const fby_decoder *d, fby_original *out)
+{
+    const png_state *p = d->state[FBY_FORMAT_PNG];
+    const bool transparent = p->chunks.transparency != NULL;
+
+    out->channels = p->chunks.color == FBY_PNG_PALETTE ? 3 : (uint32_t)p->samples;
+    if (transparent && (out->channels & 1)) out->channels++;
+    out->bits = p->chunks.bits == 16 ? 16 : 8;
+}
+
+static void prepare_original(png_state *p, const fby_original *original)
+{
+    const fby_png_chunks *c = &p->chunks;
+
+    p->channels = original->channels;
+    memset(p->used, 0, sizeof p->used);
+    for (size_t i = 0; i < 256; i++) {
+        bool there = 3 * i + 3 <= c->palette_length;
+        for (size_t s = 0; s < 3; s++) p->entry[i][s] = there ? c->palette[3 * i + s] : 0;
+        p->entry[i][3] = i < c->transparency_length ? c->transparency[i] : UINT8_MAX;
+    }
+    if (c->color == FBY_PNG_PALETTE) return;
+    for (size_t s = 0; s < 3 && 2 * s + 2 <= c->transparency_length; s++) {
+        p->transparent[s] =
+            (uint16_t)((c->transparency[2 * s] << 8 | c->transparency[2 * s + 1]) & ((1u << c->bits) - 1));
+    }
+}
+
 /* The first index >= 0 of a pass whose coordinate start + index * by is >= from. */
 static uint32_t first_at(uint32_t from, uint32_t start, uint32_t by)
 {
     return from <= start ? 0 : (from - start + by - 1) / by;
 }
 
+/* Where pixels go, and as what. */
+typedef struct png_target {
+    void (*write)(png_state *p, const uint8_t *row, uint32_t first, uint32_t count, uint8_t *out,
+                  size_t step);
+    uint8_t *out;
+    size_t stride, pixel;
+} png_target;
+
 /* What of the canvas the image data doesn't cover is what pixels of zeros are. */
-static void clear_canvas(const png_state *p, const fby_region_of *region, uint8_t *out, size_t stride)
+static void clear_canvas(png_state *p, const fby_region_of *region, const png_target *to)
 {
     static const uint8_t zeros[8];
 
     for (uint32_t y = 0; y < region->h; y++) {
-        for (uint32_t x = 0; x < region->w; x++) to_rgb(p, zeros, 0, 1, out + y * stride + (size_t)x * 3, 3);
+        for (uint32_t x = 0; x < region->w; x++) {
+            to->write(p, zeros, 0, 1, to->out + y * to->stride + x * to->pixel, to->pixel);
+        }
     }
 }
 
 /* `region` in the coordinates of the canvas. */
-static void expand(const png_state *p, const uint8_t *raw, const fby_region_of *region, uint8_t *out,
-                   size_t stride)
+static void expand(png_state *p, const uint8_t *raw, const fby_region_of *region, const png_target *target)
 {
     uint32_t box_x = p->chunks.boxed ? p->chunks.box.x : 0;
     uint32_t box_y = p->chunks.boxed ? p->chunks.box.y : 0;
@@ -288,17 +372,17 @@ static void expand(const png_state *p, const uint8_t *raw, const fby_region_of *
         if (x1 > pass->w) x1 = pass->w;
         if (y1 > pass->h) y1 = pass->h;
         for (uint32_t y = y0; y < y1 && x0 < x1; y++) {
-            uint8_t *to = out + (size_t)(box_y + pass->y + y * pass->dy - region->y) * stride +
-                          (size_t)(box_x + pass->x + x0 * pass->dx - region->x) * 3;
-            to_rgb(p, raw + y * (pass->row + 1) + 1, x0, x1 - x0, to, (size_t)pass->dx * 3);
+            uint8_t *to = target->out +
+                          (size_t)(box_y + pass->y + y * pass->dy - region->y) * target->stride +
+                          (size_t)(box_x + pass->x + x0 * pass->dx - region->x) * target->pixel;
+            target->write(p, raw + y * (pass->row + 1) + 1, x0, x1 - x0, to, pass->dx * target->pixel);
         }
         raw += (pass->row + 1) * pass->h;
     }
 }
 
-static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+static fby_reason read_region(fby_decoder *d, png_state *p, const fby_region_of *region, const png_target *to)
 {
-    png_state *p = d->state[FBY_FORMAT_PNG];
     uint8_t *raw = NULL;
     size_t filled = 0;
 
@@ -306,9 +390,59 @@ static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, ui
     fby_reason reason = inflate_all(d, p, &raw, &filled);
     if (!reason) reason = unfilter_all(d, p, raw, filled, region->y + region->h - 1);
     if (reason) return reason;
-    if (p->chunks.boxed) clear_canvas(p, region, out, stride);
-    expand(p, raw, region, out, stride);
+    if (p->chunks.boxed) clear_canvas(p, region, to);
+    expand(p, raw, region, to);
     return FBY_REASON_NONE;
+}
+
+static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+{
+    const png_target to = {to_rgb, out, stride, 3};
+
+    return read_region(d, d->state[FBY_FORMAT_PNG], region, &to);
+}
+
+static fby_reason picture_original(fby_decoder *d, fby_original *original, uint8_t *out, size_t stride)
+{
+    png_state *p = d->state[FBY_FORMAT_PNG];
+    const fby_region_of whole = {0, 0, d->file_w, d->file_h};
+    const png_target to = {to_original, out, stride, fby_original_pixel_bytes(original)};
+    uint8_t palette[sizeof p->entry];
+
+    prepare_original(p, original);
+    fby_reason reason = read_region(d, p, &whole, &to);
+    if (reason || p->chunks.color != FBY_PNG_PALETTE) return reason;
+    uint32_t entries = (uint32_t)(p->chunks.palette_length / 3);
+    for (uint32_t i = 0; i < entries; i++) memcpy(palette + i * p->channels, p->entry[i], p->channels);
+    fby_original_palette(original, palette, entries, p->used);
+    return FBY_REASON_NONE;
+}
+
+static fby_reason read_profile(fby_decoder *d, const png_state *p, fby_metadata *out)
+{
+    const fby_png_chunks *c = &p->chunks;
+    const uint8_t *zero = c->profile ? memchr(c->profile, 0, c->profile_length) : NULL;
+    uLongf length = MOST_PROFILE;
+
+    /* After the name its end and the method: fby_png_chunks_read() saw to it that they are there. */
+    if (!zero) return FBY_REASON_NONE;
+    const uint8_t *data = zero + 2;
+    if (!fby_buffer_reserve(&d->scratch[0], MOST_PROFILE)) return no_memory(d);
+    /* What can't be inflated is no profile to Pillow either. */
+    if (uncompress(d->scratch[0].bytes, &length, data, (uLong)(c->profile + c->profile_length - data)) !=
+        Z_OK)
+        return FBY_REASON_NONE;
+    return fby_metadata_add(d, out, FBY_METADATA_ICC, d->scratch[0].bytes, length);
+}
+
+static fby_reason picture_metadata(fby_decoder *d, fby_metadata *out)
+{
+    const png_state *p = d->state[FBY_FORMAT_PNG];
+
+    fby_reason reason = read_profile(d, p, out);
+    if (!reason) reason = fby_metadata_add(d, out, FBY_METADATA_EXIF, p->chunks.exif, p->chunks.exif_length);
+    if (!reason) reason = fby_metadata_add(d, out, FBY_METADATA_XMP, p->chunks.xmp, p->chunks.xmp_length);
+    return reason;
 }
 
 static void picture_close(fby_decoder *d)
@@ -335,6 +469,9 @@ const fby_codec fby_codec_png = {
     .format = FBY_FORMAT_PNG,
     .open = picture_open,
     .region = picture_region,
+    .form = picture_form,
+    .original = picture_original,
+    .metadata = picture_metadata,
     .close = picture_close,
     .destroy = picture_destroy,
     .bytes = picture_bytes,

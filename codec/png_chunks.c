@@ -130,6 +130,8 @@ static fby_reason read_profile(walk *w, const chunk *c)
     if (inflates_to_too_much(c->bytes + method + 1, c->length - method - 1)) {
         return fail(w, c, FBY_REASON_UNSUPPORTED, "a colour profile over 1 MiB");
     }
+    w->png->profile = c->bytes;
+    w->png->profile_length = c->length;
     return FBY_REASON_NONE;
 }
 
@@ -165,7 +167,11 @@ static fby_reason read_international_text(walk *w, const chunk *c)
     if (compressed && inflatable && inflates_to_too_much(at, (size_t)(end - at))) {
         return fail(w, c, FBY_REASON_UNSUPPORTED, "a text over 1 MiB");
     }
-    if (is_xmp && !compressed) w->png->xmp_orientation = fby_xmp_orientation(at, (size_t)(end - at));
+    if (is_xmp && !compressed) {
+        w->png->xmp = at;
+        w->png->xmp_length = (size_t)(end - at);
+        w->png->xmp_orientation = fby_xmp_orientation(at, (size_t)(end - at));
+    }
     return FBY_REASON_NONE;
 }
 
@@ -178,7 +184,12 @@ static fby_reason read_transparency(walk *w, const chunk *c)
         least = 2;
     else if (png->bits && png->color == FBY_PNG_RGB)
         least = 6;
-    return at_least(w, c, least);
+    fby_reason reason = at_least(w, c, least);
+    if (!reason && png->bits && !png->data_chunk) {
+        w->png->transparency = c->bytes;
+        w->png->transparency_length = c->length;
+    }
+    return reason;
 }
 
 static fby_reason read_animation(walk *w, const chunk *c)
@@ -259,6 +270,8 @@ static fby_reason read_chunk(walk *w, const chunk *c)
     case NAME('p', 'H', 'Y', 's'):
         return at_least(w, c, 9);
     case NAME('e', 'X', 'I', 'f'):
+        png->exif = c->bytes;
+        png->exif_length = c->length;
         png->exif_orientation = fby_exif_orientation(c->bytes, c->length);
         return FBY_REASON_NONE;
     case NAME('a', 'c', 'T', 'L'):

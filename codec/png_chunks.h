@@ -21,6 +21,12 @@ typedef struct fby_png_chunks {
     bool interlaced;
     const uint8_t *palette; /* RGB entries, NULL where there are none */
     size_t palette_length;
+    const uint8_t *transparency; /* the chunk tRNS, NULL where there is none */
+    size_t transparency_length;
+    /* For converting; NULL where there is none. The profile is the whole chunk, the packet isn't compressed.
+     */
+    const uint8_t *exif, *profile, *xmp;
+    size_t exif_length, profile_length, xmp_length;
 
     bool animated; /* a valid animation header */
     uint64_t frames;

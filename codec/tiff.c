@@ -30,6 +30,7 @@ typedef struct tiff_state {
     tiff_kind kind;
     uint16_t bits, samples, planar, compression;
     bool inverted; /* 0 is white */
+    bool alpha;    /* the sample after the colours is that */
     uint8_t colors[256][3];
 } tiff_state;
 
@@ -245,6 +246,7 @@ static fby_reason read_kind(fby_decoder *d, tiff_state *t)
     TIFFGetFieldDefaulted(t->tiff, TIFFTAG_SAMPLEFORMAT, &format);
     if (!TIFFGetField(t->tiff, TIFFTAG_EXTRASAMPLES, &extra, &types)) extra = 0;
     const uint16_t *extra_types = extra ? types : none;
+    t->alpha = extra && (types[0] == EXTRASAMPLE_ASSOCALPHA || types[0] == EXTRASAMPLE_UNASSALPHA);
 
     if (!compression_is_read(t->compression) || !TIFFIsCODECConfigured(t->compression))
         return unsupported(d, t, photometric);
@@ -377,10 +379,10 @@ static uint8_t high_byte(const tiff_state *t, const uint8_t *sample)
     return (uint8_t)(value >> 8);
 }
 
-static void pixel_to_rgb(const tiff_state *t, const uint8_t *row, uint32_t x, uint8_t *out)
+/* What becomes of a pixel whose samples lie side by side. */
+static void samples_to_rgb(const tiff_state *t, const uint8_t *in, uint8_t *out)
 {
     size_t size = t->bits / 8;
-    const uint8_t *in = row + (size_t)x * t->samples * size;
     uint8_t four[4];
 
     switch (t->kind) {
@@ -391,20 +393,71 @@ static void pixel_to_rgb(const tiff_state *t, const uint8_t *row, uint32_t x, ui
         for (int c = 0; c < 4; c++) four[c] = high_byte(t, in + c * size);
         cmyk_to_rgb(out, four);
         break;
-    case KIND_RGB:
-        for (int c = 0; c < 3; c++) out[c] = high_byte(t, in + c * size);
-        break;
     default:
-        single_to_rgb(t, row, x, out);
+        for (int c = 0; c < 3; c++) out[c] = high_byte(t, in + c * size);
         break;
     }
 }
 
-/* Puts what of the block lies within the region where it belongs: pixels, or of separate planes one sample
- * into the four that `planes` keeps for each pixel of the region. */
-static void place_block(const tiff_state *t, const tiff_block *block, const fby_region_of *region,
-                        uint8_t *out, size_t stride, uint8_t *planes)
+static bool has_colors(const tiff_state *t)
 {
+    return t->kind == KIND_RGB || t->kind == KIND_RGB_PREMULTIPLIED || t->kind == KIND_CMYK;
+}
+
+static void samples_to_original(const tiff_state *t, const fby_original *original, const uint8_t *in,
+                                uint8_t *out)
+{
+    if (t->kind == KIND_RGB) {
+        memcpy(out, in, fby_original_pixel_bytes(original));
+        return;
+    }
+    samples_to_rgb(t, in, out);
+    if (original->channels == 4) out[3] = in[3];
+}
+
+static void single_to_original(const tiff_state *t, const fby_original *original, const uint8_t *row,
+                               uint32_t x, uint8_t *out)
+{
+    uint8_t rgb[3];
+
+    if (t->kind == KIND_GRAY_16) {
+        memcpy(out, row + (size_t)x * 2, 2);
+        return;
+    }
+    single_to_rgb(t, row, x, rgb);
+    memcpy(out, rgb, original->channels == 3 ? 3 : 1);
+    if (original->channels == 2) out[1] = row[(size_t)x * 2 + 1];
+}
+
+/* As RGB, or in the form that converting keeps. */
+static void place_pixel(const tiff_state *t, const fby_original *original, const uint8_t *row, uint32_t x,
+                        uint8_t *out)
+{
+    const uint8_t *samples = row + (size_t)x * t->samples * (t->bits / 8);
+
+    if (has_colors(t) && original)
+        samples_to_original(t, original, samples, out);
+    else if (has_colors(t))
+        samples_to_rgb(t, samples, out);
+    else if (original)
+        single_to_original(t, original, row, x, out);
+    else
+        single_to_rgb(t, row, x, out);
+}
+
+/* Where pixels go, and as what. */
+typedef struct tiff_target {
+    const fby_original *original; /* NULL: RGB */
+    uint8_t *out;
+    size_t stride, pixel;
+    uint8_t *planes; /* separate planes first gather here, four samples for each pixel of the region */
+} tiff_target;
+
+/* Puts what of the block lies within the region where it belongs. */
+static void place_block(const tiff_state *t, const tiff_block *block, const fby_region_of *region,
+                        const tiff_target *to)
+{
+    const size_t size = t->bits / 8;
     uint32_t x0 = block->x > region->x ? block->x : region->x;
     uint32_t y0 = block->y > region->y ? block->y : region->y;
     uint32_t x1 = block->x + block->w < region->x + region->w ? block->x + block->w : region->x + region->w;
@@ -413,29 +466,29 @@ static void place_block(const tiff_state *t, const tiff_block *block, const fby_
     for (uint32_t y = y0; y < y1; y++) {
         const uint8_t *row = block->bytes + (size_t)(y - block->y) * block->stride;
         for (uint32_t x = x0; x < x1; x++) {
-            if (planes) {
+            if (to->planes) {
                 size_t pixel = (size_t)(y - region->y) * region->w + (x - region->x);
-                planes[pixel * 4 + block->plane] = high_byte(t, row + (size_t)(x - block->x) * (t->bits / 8));
+                memcpy(to->planes + (pixel * 4 + block->plane) * size, row + (size_t)(x - block->x) * size,
+                       size);
             } else {
-                pixel_to_rgb(t, row, x - block->x,
-                             out + (size_t)(y - region->y) * stride + (size_t)(x - region->x) * 3);
+                place_pixel(t, to->original, row, x - block->x,
+                            to->out + (size_t)(y - region->y) * to->stride + (x - region->x) * to->pixel);
             }
         }
     }
 }
 
-static void join_planes(const tiff_state *t, const fby_region_of *region, const uint8_t *planes, uint8_t *out,
-                        size_t stride)
+static void join_planes(const tiff_state *t, const fby_region_of *region, const tiff_target *to)
 {
+    const uint8_t *planes = to->planes;
+
     for (uint32_t y = 0; y < region->h; y++) {
-        for (uint32_t x = 0; x < region->w; x++, planes += 4) {
-            uint8_t *to = out + (size_t)y * stride + (size_t)x * 3;
-            if (t->kind == KIND_CMYK)
-                cmyk_to_rgb(to, planes);
-            else if (t->kind == KIND_RGB_PREMULTIPLIED)
-                unpremultiply(to, planes);
+        for (uint32_t x = 0; x < region->w; x++, planes += (size_t)4 * (t->bits / 8)) {
+            uint8_t *pixel = to->out + (size_t)y * to->stride + x * to->pixel;
+            if (to->original)
+                samples_to_original(t, to->original, planes, pixel);
             else
-                memcpy(to, planes, 3);
+                samples_to_rgb(t, planes, pixel);
         }
     }
 }
@@ -455,10 +508,7 @@ static fby_reason read_grid(fby_decoder *d, const tiff_state *t, tiff_grid *grid
 
     grid->tiled = TIFFIsTiled(t->tiff);
     grid->planes = 1;
-    if (separate)
-        grid->planes = t->kind == KIND_RGB || t->kind == KIND_RGB_PREMULTIPLIED || t->kind == KIND_CMYK
-                           ? (t->samples < 4 ? t->samples : 4)
-                           : 1;
+    if (separate) grid->planes = has_colors(t) ? (t->samples < 4 ? t->samples : 4) : 1;
     if (grid->tiled) {
         if (!TIFFGetField(t->tiff, TIFFTAG_TILEWIDTH, &grid->w) ||
             !TIFFGetField(t->tiff, TIFFTAG_TILELENGTH, &grid->h)) {
@@ -503,17 +553,16 @@ static fby_reason read_block(fby_decoder *d, tiff_state *t, const tiff_grid *gri
     return FBY_REASON_NONE;
 }
 
-static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+static fby_reason read_region(fby_decoder *d, const fby_region_of *region, tiff_target *to)
 {
     tiff_state *t = d->state[FBY_FORMAT_TIFF];
-    uint8_t *planes = NULL;
     tiff_grid grid;
 
     *t->message = 0;
     fby_reason reason = read_grid(d, t, &grid);
     if (reason) return reason;
     size_t block_bytes = (size_t)grid.stride * grid.h;
-    size_t plane_bytes = grid.planes > 1 ? (size_t)region->w * region->h * 4 : 0;
+    size_t plane_bytes = grid.planes > 1 ? (size_t)region->w * region->h * 4 * (t->bits / 8) : 0;
     if (!fby_buffer_reserve(&d->scratch[0], block_bytes) ||
         !fby_buffer_reserve(&d->scratch[1], plane_bytes)) {
         return fby_decode_fail(d, FBY_REASON_MEMORY, "no memory for blocks of %zu bytes", block_bytes);
@@ -521,8 +570,8 @@ static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, ui
     /* A block may decode to fewer rows than it should have: what stays must not be another picture's. */
     memset(d->scratch[0].bytes, 0, block_bytes);
     if (plane_bytes) {
-        planes = d->scratch[1].bytes;
-        memset(planes, 0, plane_bytes);
+        to->planes = d->scratch[1].bytes;
+        memset(to->planes, 0, plane_bytes);
     }
 
     for (uint32_t y = 0; y < d->file_h; y += grid.h) {
@@ -537,12 +586,49 @@ static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, ui
                 };
                 reason = read_block(d, t, &grid, &block);
                 if (reason) return reason;
-                place_block(t, &block, region, out, stride, planes);
+                place_block(t, &block, region, to);
             }
         }
     }
-    if (planes) join_planes(t, region, planes, out, stride);
+    if (to->planes) join_planes(t, region, to);
     return FBY_REASON_NONE;
+}
+
+static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+{
+    tiff_target to = {NULL, out, stride, 3, NULL};
+
+    return read_region(d, region, &to);
+}
+
+static void picture_form(const fby_decoder *d, fby_original *out)
+{
+    const tiff_state *t = d->state[FBY_FORMAT_TIFF];
+    /* Of separate planes of a gray picture only the first is read. */
+    const bool alpha = t->alpha && (has_colors(t) || t->planar == PLANARCONFIG_CONTIG);
+
+    if (t->kind == KIND_GRAY || t->kind == KIND_GRAY_16) out->channels = 1;
+    if (alpha && t->kind != KIND_PALETTE && t->kind != KIND_CMYK) out->channels++;
+    out->bits = t->bits == 16 && t->kind != KIND_CMYK ? 16 : 8;
+}
+
+static fby_reason picture_original(fby_decoder *d, fby_original *original, uint8_t *out, size_t stride)
+{
+    const fby_region_of whole = {0, 0, d->file_w, d->file_h};
+    tiff_target to = {original, out, stride, fby_original_pixel_bytes(original), NULL};
+
+    return read_region(d, &whole, &to);
+}
+
+static fby_reason picture_metadata(fby_decoder *d, fby_metadata *out)
+{
+    const tiff_state *t = d->state[FBY_FORMAT_TIFF];
+    uint32_t length = 0;
+    const void *bytes = NULL;
+
+    /* EXIF of a TIFF is the file's own directory: what it says of the pixels is applied. */
+    if (!TIFFGetField(t->tiff, TIFFTAG_ICCPROFILE, &length, &bytes)) return FBY_REASON_NONE;
+    return fby_metadata_add(d, out, FBY_METADATA_ICC, bytes, length);
 }
 
 static void picture_close(fby_decoder *d)
@@ -573,6 +659,9 @@ const fby_codec fby_codec_tiff = {
     .always_turned = true,
     .open = picture_open,
     .region = picture_region,
+    .form = picture_form,
+    .original = picture_original,
+    .metadata = picture_metadata,
     .close = picture_close,
     .destroy = picture_destroy,
     .bytes = picture_bytes,

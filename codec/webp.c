@@ -106,8 +106,9 @@ static fby_reason decode_frame(fby_decoder *d, const WebPIterator *frame, size_t
     return status == VP8_STATUS_OK ? FBY_REASON_NONE : fail_by_status(d, status);
 }
 
-/* Copies what of the frame lies within the region; the rest of the region is zeros. */
-static void place_frame(const fby_decoder *d, const WebPIterator *frame, size_t channels,
+/* Copies what of the frame lies within the region, with its alpha or without; the rest of the region is
+ * zeros. */
+static void place_frame(const fby_decoder *d, const WebPIterator *frame, size_t channels, size_t kept,
                         const fby_region_of *region, uint8_t *out, size_t stride)
 {
     for (uint32_t y = 0; y < region->h; y++, out += stride) {
@@ -117,35 +118,77 @@ static void place_frame(const fby_decoder *d, const WebPIterator *frame, size_t 
         int64_t right = frame->width - from < region->w ? frame->width - from : region->w;
 
         if (frame_y < 0 || frame_y >= frame->height || left >= right) {
-            memset(out, 0, (size_t)region->w * 3);
+            memset(out, 0, (size_t)region->w * kept);
             continue;
         }
         const uint8_t *in =
             d->scratch[0].bytes + ((size_t)frame_y * (size_t)frame->width + (size_t)(from + left)) * channels;
-        memset(out, 0, (size_t)left * 3);
-        memset(out + right * 3, 0, (size_t)(region->w - right) * 3);
-        if (channels == 3) {
-            memcpy(out + left * 3, in, (size_t)(right - left) * 3);
+        memset(out, 0, (size_t)left * kept);
+        memset(out + (size_t)right * kept, 0, (size_t)(region->w - right) * kept);
+        if (channels == kept) {
+            memcpy(out + (size_t)left * kept, in, (size_t)(right - left) * kept);
         } else {
             for (int64_t x = left; x < right; x++, in += 4) memcpy(out + x * 3, in, 3);
         }
     }
 }
 
-static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+static fby_reason read_region(fby_decoder *d, size_t kept, const fby_region_of *region, uint8_t *out,
+                              size_t stride)
 {
     webp_state *w = d->state[FBY_FORMAT_WEBP];
     WebPIterator frame;
     fby_reason reason;
 
     if (WebPDemuxGetFrame(w->demuxer, 1, &frame)) {
-        size_t channels = frame.has_alpha ? 4 : 3;
+        size_t channels = frame.has_alpha || kept == 4 ? 4 : 3;
         reason = decode_frame(d, &frame, channels);
-        if (!reason) place_frame(d, &frame, channels, region, out, stride);
+        if (!reason) place_frame(d, &frame, channels, kept, region, out, stride);
     } else {
         reason = fby_decode_fail(d, FBY_REASON_CORRUPT, "libwebp: the file has no frame");
     }
     WebPDemuxReleaseIterator(&frame);
+    return reason;
+}
+
+static fby_reason picture_region(fby_decoder *d, const fby_region_of *region, uint8_t *out, size_t stride)
+{
+    return read_region(d, 3, region, out, stride);
+}
+
+static void picture_form(const fby_decoder *d, fby_original *out)
+{
+    out->channels = d->info.channels;
+}
+
+static fby_reason picture_original(fby_decoder *d, fby_original *original, uint8_t *out, size_t stride)
+{
+    const fby_region_of whole = {0, 0, d->file_w, d->file_h};
+
+    return read_region(d, original->channels, &whole, out, stride);
+}
+
+static fby_reason picture_metadata(fby_decoder *d, fby_metadata *out)
+{
+    static const char *const names[FBY_METADATA_KINDS] = {
+        [FBY_METADATA_EXIF] = "EXIF", [FBY_METADATA_ICC] = "ICCP", [FBY_METADATA_XMP] = "XMP "};
+    static const char start[] = "Exif\0";
+    const webp_state *w = d->state[FBY_FORMAT_WEBP];
+    fby_reason reason = FBY_REASON_NONE;
+
+    for (int kind = 0; kind < FBY_METADATA_KINDS && !reason; kind++) {
+        WebPChunkIterator chunk;
+        if (WebPDemuxGetChunk(w->demuxer, names[kind], 1, &chunk)) {
+            const uint8_t *bytes = chunk.chunk.bytes;
+            size_t length = chunk.chunk.size;
+            if (kind == FBY_METADATA_EXIF && length >= sizeof start && !memcmp(bytes, start, sizeof start)) {
+                bytes += sizeof start;
+                length -= sizeof start;
+            }
+            reason = fby_metadata_add(d, out, (fby_metadata_kind)kind, bytes, length);
+        }
+        WebPDemuxReleaseChunkIterator(&chunk);
+    }
     return reason;
 }
 
@@ -176,6 +219,9 @@ const fby_codec fby_codec_webp = {
     .blames_the_file = true,
     .open = picture_open,
     .region = picture_region,
+    .form = picture_form,
+    .original = picture_original,
+    .metadata = picture_metadata,
     .close = picture_close,
     .destroy = picture_destroy,
     .bytes = picture_bytes,
