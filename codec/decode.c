@@ -143,6 +143,11 @@ fby_format fby_format_of(const uint8_t *bytes, size_t length)
     return looks_like_html(bytes, length) ? FBY_FORMAT_HTML : FBY_FORMAT_UNKNOWN;
 }
 
+bool fby_format_decoded(fby_format format)
+{
+    return codecs[format] != NULL;
+}
+
 static fby_reason refuse_format(fby_decoder *d, fby_format format)
 {
     if (format == FBY_FORMAT_HTML) {

@@ -90,6 +90,8 @@ size_t fby_decoder_bytes(const fby_decoder *decoder);
 
 /* By content alone; reads at most the first 64 bytes. */
 fby_format fby_format_of(const uint8_t *bytes, size_t length);
+/* Whether a format has a decoder. */
+bool fby_format_decoded(fby_format format);
 
 /* Reads the header. `bytes` must stay until the last row is read. 64 bytes past `length` must be readable. */
 fby_reason fby_decode_open(fby_decoder *decoder, const uint8_t *bytes, size_t length,

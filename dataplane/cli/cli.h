@@ -14,6 +14,7 @@ int fby_command_run(int count, char **values);
 int fby_command_plan(int count, char **values);
 int fby_command_status(int count, char **values);
 int fby_command_doctor(int count, char **values);
+int fby_command_convert(int count, char **values);
 
 /* Parses with argp under the name "forebay COMMAND". */
 int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments,

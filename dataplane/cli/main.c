@@ -13,6 +13,7 @@ static const struct {
     {"plan", fby_command_plan, "show what a spec would do, before it runs"},
     {"status", fby_command_status, "show what a server is doing"},
     {"doctor", fby_command_doctor, "say what this machine grants, and what to change"},
+    {"convert", fby_command_convert, "make FBL files of a folder of pictures: lossless, fast to decode"},
 };
 
 static void usage(FILE *to)
