@@ -6,6 +6,7 @@
 #include <forebay/error.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { FBY_EXIT_FAILED = 1, FBY_EXIT_USAGE = 64 };
 
@@ -15,6 +16,8 @@ int fby_command_plan(int count, char **values);
 int fby_command_status(int count, char **values);
 int fby_command_doctor(int count, char **values);
 int fby_command_convert(int count, char **values);
+int fby_command_inspect(int count, char **values);
+int fby_command_verify(int count, char **values);
 
 /* Parses with argp under the name "forebay COMMAND". */
 int fby_arguments_parse(const struct argp *argp, const char *command, int count, char **arguments,
@@ -50,6 +53,14 @@ int fby_numbers_text(char *out, size_t bytes, const uint64_t *numbers, uint32_t 
 
 /* "12.3 MiB" in a buffer of 32. */
 const char *fby_size_text(char *out, double bytes);
+
+/* What a file holds from where it stands, at most `length` bytes; how many, or -1 and errno. */
+ssize_t fby_file_read_some(int from, uint8_t *out, size_t length);
+/* A whole open file, malloc'd, 64 zero bytes behind it. NULL: errno. */
+uint8_t *fby_file_read(int from, size_t *length);
+
+/* The CPUs that this process may run on, at most `most`. */
+uint32_t fby_threads_default(uint32_t most);
 
 /* Prints "forebay: TEXT" to stderr and returns FBY_EXIT_FAILED. */
 int fby_complain(const fby_error *error);

@@ -6,8 +6,6 @@
 #include <forebay/fbl.h>
 #include <jansson.h>
 #include <limits.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +14,7 @@
 #include <unistd.h>
 
 #include "dataplane/cli/cli.h"
+#include "dataplane/cli/progress.h"
 #include "dataplane/cli/run.h"
 #include "io/parallel.h"
 #include "ringbuf/wait.h"
@@ -89,67 +88,27 @@ typedef struct converting {
     uint64_t started_ns;
     /* Counters that publish nothing: relaxed suffices; the files' states are read after the threads ended. */
     atomic_uint_least64_t next, done, done_bytes, new_bytes;
-    atomic_bool no_memory;
-    bool tty;
-    pthread_mutex_t turn; /* whose turn it is to show the progress; guards shown_ns */
-    uint64_t shown_ns;
+    fby_progress_line progress;
 } converting;
-
-static void progress_show(converting *all, bool last)
-{
-    if (all->arguments->quiet || (!last && pthread_mutex_trylock(&all->turn))) return;
-    uint64_t now = fby_now_ns(), pause = all->tty ? 100000000ull : 2000000000ull;
-    if (last || now - all->shown_ns >= pause) {
-        all->shown_ns = now;
-        uint64_t files = atomic_load_explicit(&all->done, memory_order_relaxed);
-        double bytes = (double)atomic_load_explicit(&all->done_bytes, memory_order_relaxed);
-        double fresh = (double)atomic_load_explicit(&all->new_bytes, memory_order_relaxed);
-        double seconds = (double)(now - all->started_ns) * 1e-9, rate = seconds > 0 ? fresh / seconds : 0;
-        double part = all->list.bytes ? bytes / (double)all->list.bytes : 1;
-        double left = rate > 0 ? ((double)all->list.bytes - bytes) / rate : 0;
-        static const char full[] = "==============================";
-        int width = (int)(part * 30);
-        if (all->tty)
-            fprintf(stderr, "\r[%.*s%*s] %3.0f%%  %llu of %llu files  %.1f MB/s  %.0f s left\033[K", width,
-                    full, 30 - width, "", part * 100, (unsigned long long)files,
-                    (unsigned long long)all->list.count, rate * 1e-6, left);
-        else
-            fprintf(stderr, "%llu of %llu files, %.1f MB/s, %.0f s left\n", (unsigned long long)files,
-                    (unsigned long long)all->list.count, rate * 1e-6, left);
-        if (last && all->tty) fputc('\n', stderr);
-    }
-    if (!last) pthread_mutex_unlock(&all->turn);
-}
 
 static void work(void *argument)
 {
     converting *all = argument;
     fby_converter *converter = NULL;
 
-    if (fby_converter_create(&converter)) {
-        atomic_store_explicit(&all->no_memory, true, memory_order_relaxed);
-        return;
-    }
+    if (fby_converter_create(&converter)) return;
     while (!fby_run_stopped()) {
         uint64_t at = atomic_fetch_add_explicit(&all->next, 1, memory_order_relaxed);
         if (at >= all->list.count) break;
         fby_convert_file *file = &all->list.files[at];
         fby_convert_file_do(converter, &all->place, &all->arguments->convert, file);
-        atomic_fetch_add_explicit(&all->done, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&all->done_bytes, file->bytes, memory_order_relaxed);
-        if (file->fresh) atomic_fetch_add_explicit(&all->new_bytes, file->bytes, memory_order_relaxed);
-        progress_show(all, false);
+        uint64_t bytes = file->bytes, worked = file->fresh ? file->bytes : 0;
+        worked += atomic_fetch_add_explicit(&all->new_bytes, worked, memory_order_relaxed);
+        bytes += atomic_fetch_add_explicit(&all->done_bytes, bytes, memory_order_relaxed);
+        uint64_t done = 1 + atomic_fetch_add_explicit(&all->done, 1, memory_order_relaxed);
+        fby_progress_line_show(&all->progress, done, bytes, worked, false);
     }
     fby_converter_destroy(&converter);
-}
-
-static uint32_t threads_default(void)
-{
-    cpu_set_t allowed;
-    /* It fails where there are more than 1,024 CPUs. */
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return MOST_THREADS;
-    int cpus = CPU_COUNT(&allowed);
-    return cpus > MOST_THREADS ? MOST_THREADS : (uint32_t)cpus;
 }
 
 /* --- the summary -------------------------------------------------------------------------------------- */
@@ -285,12 +244,13 @@ static int convert_all(converting *all)
     if (!status) status = fby_convert_list_make(&all->list, arguments->from, &error);
     if (status) return fby_complain(&error);
 
-    uint64_t threads = arguments->threads ? arguments->threads : threads_default();
+    uint64_t threads = arguments->threads ? arguments->threads : fby_threads_default(MOST_THREADS);
     if (threads > all->list.count) threads = all->list.count ? all->list.count : 1;
-    all->started_ns = all->shown_ns = fby_now_ns();
+    all->started_ns = fby_now_ns();
+    fby_progress_line_begin(&all->progress, arguments->quiet, all->list.count, all->list.bytes);
     fby_parallel_run((uint32_t)threads, work, all);
-    if (all->list.count && (all->tty || fby_now_ns() - all->started_ns > 2000000000ull))
-        progress_show(all, true);
+    fby_progress_line_end(&all->progress, atomic_load(&all->done), atomic_load(&all->done_bytes),
+                          atomic_load(&all->new_bytes));
 
     figures sum = figures_of(all);
     if (arguments->json)
@@ -318,12 +278,10 @@ int fby_command_convert(int count, char **values)
         NULL,
         NULL};
     convert_arguments arguments = {.convert = {.level = FBY_FBL_SMALL}};
-    converting all = {.arguments = &arguments, .place = {-1, -1}, .tty = isatty(2)};
+    converting all = {.arguments = &arguments, .place = {-1, -1}};
     if (fby_arguments_parse(&argp, "convert", count, values, &arguments)) return FBY_EXIT_USAGE;
     fby_run_signals(true);
-    pthread_mutex_init(&all.turn, NULL);
     int status = convert_all(&all);
-    pthread_mutex_destroy(&all.turn);
     fby_convert_list_free(&all.list);
     if (all.place.from >= 0) close(all.place.from);
     if (all.place.to >= 0) close(all.place.to);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dataplane/cli/cli.h"
 #include "dataplane/cli/convert.h"
 
 enum { LOOK = 64, MARGIN = 64, COPY = 1 << 20 };
@@ -18,21 +19,6 @@ static void fail(fby_convert_file *file, const char *what, int number)
     free(file->text);
     if (asprintf(&file->text, "%s: %s", what, strerror(number)) < 0) file->text = NULL;
     file->state = FBY_FILE_FAILED;
-}
-
-/* All of `length` bytes, unless the file is shorter; how many, or -1. */
-static ssize_t read_all(int from, uint8_t *out, size_t length)
-{
-    size_t done = 0;
-
-    while (done < length) {
-        ssize_t got = read(from, out + done, length - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return -1;
-        if (!got) break;
-        done += (size_t)got;
-    }
-    return (ssize_t)done;
 }
 
 static int write_all(int to, const uint8_t *bytes, size_t length)
@@ -112,7 +98,7 @@ static int copy_all(int from, int to)
     ssize_t got = buffer ? 1 : -1;
 
     while (got > 0) {
-        got = read_all(from, buffer, COPY);
+        got = fby_file_read_some(from, buffer, COPY);
         if (got > 0 && write_all(to, buffer, (size_t)got)) got = -1;
     }
     free(buffer);
@@ -188,23 +174,6 @@ static void copy(const fby_convert_place *place, int from, const struct stat *so
     free(part);
 }
 
-/* The whole file with a margin behind it; NULL, and the failure told. */
-static uint8_t *read_whole(int from, const struct stat *source, size_t *length, fby_convert_file *file)
-{
-    size_t size = (size_t)source->st_size;
-    uint8_t *bytes = malloc(size + MARGIN);
-    ssize_t got = bytes && lseek(from, 0, SEEK_SET) >= 0 ? read_all(from, bytes, size) : -1;
-
-    if (got >= 0) {
-        memset(bytes + got, 0, size - (size_t)got + MARGIN);
-        *length = (size_t)got;
-        return bytes;
-    }
-    fail(file, "can't be read", bytes ? errno : ENOMEM);
-    free(bytes);
-    return NULL;
-}
-
 static void refuse(fby_convert_file *file, fby_reason reason, const char *text)
 {
     file->reason = reason;
@@ -224,8 +193,11 @@ static bool convert(fby_converter *converter, const fby_convert_place *place,
         file->state = FBY_FILE_THERE;
         return true;
     }
-    uint8_t *bytes = read_whole(from, source, &length, file);
-    if (!bytes) return true;
+    uint8_t *bytes = fby_file_read(from, &length);
+    if (!bytes) {
+        fail(file, "can't be read", errno);
+        return true;
+    }
     fby_reason reason = fby_convert(converter, bytes, length, options, &result);
     free(bytes);
     if (reason) {
@@ -246,7 +218,7 @@ void fby_convert_file_do(fby_converter *converter, const fby_convert_place *plac
     uint8_t start[LOOK + MARGIN] = {0};
     struct stat source;
     int from = openat(place->from, file->from, O_RDONLY | O_CLOEXEC);
-    ssize_t got = from < 0 || fstat(from, &source) ? -1 : read_all(from, start, LOOK);
+    ssize_t got = from < 0 || fstat(from, &source) ? -1 : fby_file_read_some(from, start, LOOK);
 
     if (got < 0) {
         fail(file, "can't be read", errno);

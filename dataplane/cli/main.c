@@ -14,6 +14,8 @@ static const struct {
     {"status", fby_command_status, "show what a server is doing"},
     {"doctor", fby_command_doctor, "say what this machine grants, and what to change"},
     {"convert", fby_command_convert, "make FBL files of a folder of pictures: lossless, fast to decode"},
+    {"inspect", fby_command_inspect, "say what is in a picture file"},
+    {"verify", fby_command_verify, "check picture files: every checksum, every pixel"},
 };
 
 static void usage(FILE *to)

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,15 @@ bool fby_count_parse(const char *text, uint64_t most, uint64_t *out)
     if (errno || *end || value > most) return false;
     *out = value;
     return true;
+}
+
+uint32_t fby_threads_default(uint32_t most)
+{
+    cpu_set_t allowed;
+    /* It fails where there are more than 1,024 CPUs. */
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return most;
+    uint32_t cpus = (uint32_t)CPU_COUNT(&allowed);
+    return cpus > most ? most : cpus;
 }
 
 const char *fby_size_text(char *out, double bytes)

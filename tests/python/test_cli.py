@@ -21,7 +21,7 @@ from processes import DENY_URING, FOREBAY, OTHER_JPEG, Probe, Server, hundred, w
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 eventually = functools.partial(processes.eventually, seconds=20)  # whole commands start meanwhile
-COMMANDS = ["run", "serve", "plan", "status", "doctor"]
+COMMANDS = ["run", "serve", "plan", "status", "doctor", "convert", "inspect", "verify"]
 CROP, FLIP, IMAGENET = {"random_resized_crop": {"size": 32}}, "random_horizontal_flip", {"normalize": "imagenet"}
 PIPELINES = {"a": ["decode", CROP, FLIP, IMAGENET], "b": ["decode", CROP, FLIP, {"to": {"dtype": "u8"}}],
              "c": ["decode", {"resize": 40}, {"center_crop": 32}]}
