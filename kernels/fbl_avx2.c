@@ -2,15 +2,10 @@
 #include "kernels/fbl_avx2.h"
 #include "kernels/crc32c.h"
 
-static void palette(fby_fbl_palette *tile)
-{
-    fby_fbl_kernels_c.palette(tile);
-}
-
 const fby_fbl_kernels fby_fbl_kernels_avx2 = {
     .ways = FBY_FBL_WAYS,
     .rans = fby_fbl_rans_avx2,
-    .palette = palette,
+    .palette = fby_fbl_palette_avx2,
     .pack = fby_fbl_pack_avx2,
     .model_rans = fby_fbl_model_rans_avx2,
     .model_pack = fby_fbl_model_pack_avx2,

@@ -10,6 +10,7 @@
 #define FBL_AVX2 static inline __attribute__((always_inline))
 
 void fby_fbl_rans_avx2(fby_fbl_rans *const *tile, uint32_t count);
+void fby_fbl_palette_avx2(fby_fbl_palette *tile);
 void fby_fbl_pack_avx2(fby_fbl_pack *tile);
 void fby_fbl_model_rans_avx2(fby_fbl_work *work, const uint32_t *shift);
 void fby_fbl_model_pack_avx2(fby_fbl_work *work);

@@ -8,7 +8,8 @@ enum {
     SHARED_CHOSEN = 256,
     /* Colours that come more often than one in so many pixels, after the first, are no palette's. */
     MANY_PIXELS = 8,
-    MANY_FIRST = 512
+    MANY_FIRST = 512,
+    CHANGING_ROWS = 8
 };
 
 /* Of a table of colours, open to both sides: whose number is taken is looked for behind. */
@@ -86,11 +87,19 @@ void fbl_colours_collect(const fbl_file *file, const fby_fbl_place *from, uint32
     slot *last = &slots[0];
     uint16_t *index = out->index;
 
-    out->count = 0;
+    out->count = out->changes = 0;
     for (uint32_t y = 0; y < height; y++) {
+        /* Where neighbours differ more often than not, residuals are smaller than indices. */
+        if (y >= CHANGING_ROWS && out->changes * 2 > y * width) {
+            out->count = FBL_TOO_MANY;
+            return;
+        }
         for (uint32_t x = 0; x < width; x++) {
             fbl_colour colour = pixel_load(file, from, x, y);
-            if (colour != last->colour || !last->index) last = slot_find(slots, TILE_SLOTS_BITS, colour);
+            if (colour != last->colour || !last->index) {
+                last = slot_find(slots, TILE_SLOTS_BITS, colour);
+                out->changes++;
+            }
             if (!last->index) {
                 uint64_t seen = (uint64_t)y * width + x;
                 if (out->count == FBY_FBL_COLOURS || out->count * MANY_PIXELS > seen + MANY_FIRST) {

@@ -12,7 +12,8 @@ typedef uint64_t fbl_colour;
 
 /* A tile's colours. */
 typedef struct fbl_colours {
-    uint32_t count; /* FBL_TOO_MANY: more than a tile's palette holds */
+    uint32_t count;   /* FBL_TOO_MANY: more than a tile's palette holds, or more than pays */
+    uint32_t changes; /* pixels that differ from the one to their left */
     fbl_colour colour[FBY_FBL_COLOURS];
     uint32_t uses[FBY_FBL_COLOURS];
     uint16_t index[FBY_FBL_TILE_SAMPLES]; /* of each pixel of the tile, row by row */

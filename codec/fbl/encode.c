@@ -23,6 +23,7 @@ enum {
     LOW_COST = 7,     /* bits that a low byte takes */
     WIDE_PART = 64,   /* pixels that a colour of the picture's palette must stand for */
     WIDE_PART_FAST = 512,
+    FAST_CHANGES = 6, /* pixels to a change of colour, in palettes of the level fast */
     ROOM = FBY_FBL_PLANES * FBY_FBL_TILE_SAMPLES * 4 + FBL_HEAD_BYTES + 4096 /* for a tile being written */
 };
 
@@ -373,7 +374,9 @@ static void look(encoding *run, bench *on, uint32_t index)
         const_write(run, index, on->colours.colour[0]);
         return;
     }
-    candidate palette = palette_look(run, on, &tile);
+    /* Palettes decode slower than packed tiles: they must be clearly smaller. */
+    bool slow = run->level == FBY_FBL_FAST && on->colours.changes * FAST_CHANGES > tile.width * tile.height;
+    candidate palette = slow ? (candidate){.possible = false} : palette_look(run, on, &tile);
     if (run->level == FBY_FBL_SMALL)
         small_model(run, on, index, &tile, &palette);
     else
@@ -555,6 +558,21 @@ static void metadata_write(const fby_fbl_encode_options *options, uint8_t *to)
         if (chunk->length) memcpy(to + 8, chunk->data, chunk->length);
         to += chunk_bytes(chunk);
     }
+}
+
+/* Leaves out the sets that no tile uses in the end: raw may have been smaller. */
+static void sets_drop(encoding *run)
+{
+    uint32_t used = 0;
+
+    for (uint32_t i = 0; i < run->file.tiles; i++) {
+        const piece *it = &run->piece[i];
+        if (it->mode == FBY_FBL_MODE_RANS) used |= (1u << run->file.channels) - 1;
+        if (it->mode == FBY_FBL_MODE_PALETTE)
+            used |= 1u << FBL_PALETTE_SET | (it->colours ? 0 : 1u << FBL_LOW_SET);
+    }
+    run->tables.present &= used;
+    if (!(used >> FBL_PALETTE_SET & 1)) run->tables.colours = 0;
 }
 
 static int put_together(encoding *run, const fby_fbl_encode_options *options, fby_error *error)
@@ -742,6 +760,7 @@ static int encode(encoding *run, const fby_fbl_encode_options *options, fby_erro
     if (reason) return reason;
     atomic_store(&run->next, 0);
     fbl_parallel(run->workers, write_all, run);
+    sets_drop(run);
     reason = put_together(run, options, error);
     return reason || options->unverified ? reason : verify(run, error);
 }
