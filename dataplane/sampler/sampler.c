@@ -588,3 +588,17 @@ int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, 
     *turn = visit(sampler, *id);
     return FBY_OK;
 }
+
+int fby_sampler_substitute_again(fby_sampler *sampler, uint32_t task, uint64_t epoch, uint32_t bad,
+                                 uint32_t *id, uint64_t *turn)
+{
+    fby_task_state *t = task_at(sampler, task);
+    if (!t || bad >= sampler->ids) return FBY_EEND;
+    mark_bad(sampler, t, bad);
+    if (t->bad_count == t->ids) return FBY_EEND;
+    sampler->stats.drawn++;
+    *id = is_shared(t) ? any_good(sampler, t) : good_before(t, epoch, bad);
+    uint32_t number = visit(sampler, *id);
+    *turn = is_shared(t) ? number : epoch;
+    return FBY_OK;
+}

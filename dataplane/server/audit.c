@@ -45,9 +45,9 @@ static task_sum task_expect(expected *books, const fby_subscription *task)
     task_sum sum = {0};
     for (uint32_t i = 0; i < task->pending_count; i++) {
         const fby_pending *pending = &task->pending[i];
-        for (uint32_t k = 0; k < pending->drawn->lot.count; k++)
+        for (uint32_t k = pending->taken; k < pending->drawn->lot.count; k++)
             expect(books, fby_pending_place(pending, k, NULL), task->seat);
-        sum.pending += pending->drawn->lot.count;
+        sum.pending += pending->drawn->lot.count - pending->taken;
     }
     for (uint32_t i = 0; i < task->extent_count; i++) {
         const fby_extent *extent = &task->extents[i];

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/protocol/crash.h"
 #include "dataplane/sampler/generator.h"
 #include "dataplane/server/internal.h"
 
@@ -61,6 +62,7 @@ void fby_batches_keep(fby_subscription *task)
         extents[k].flags |= FBY_SAMPLE_REPEAT;
         fby_ledger_at(task, extents[k].place)->kept = true;
     }
+    FBY_CRASH_POINT("batch kept");
 }
 
 void fby_batches_take(fby_subscription *task)
@@ -72,6 +74,7 @@ void fby_batches_take(fby_subscription *task)
     memcpy(task->extents, batch->extents, batch->extent_count * sizeof *task->extents);
     task->extent_count = batch->extent_count;
     task->batch_fill = batch->samples;
+    FBY_CRASH_POINT("batch taken again");
     if (--batch->times) return;
     for (uint32_t k = 0; k < batch->extent_count; k++)
         fby_ledger_at(task, batch->extents[k].place)->kept = false;

@@ -228,6 +228,7 @@ void fby_echoes_drawn(fby_drawn *drawn)
             drawn->echoes[k].seats |= fby_seat_bit(task);
     }
     items_make(drawn);
+    FBY_CRASH_POINT("items made");
     /* Fixed orders owe a sample from its draw on: nothing may depend on when it is made. */
     for (uint32_t k = 0; k < drawn->echo_count; k++) owe(drawn, k, ordered[k]);
     for (fby_subscription *task = source->tasks; task; task = task->next_of_source) {
@@ -248,6 +249,7 @@ static void waiting_submit(fby_source *source)
             continue;
         }
         *link = drawn->next;
+        FBY_CRASH_POINT("no longer awaited");
         fby_engine_submit(source->server->engine, &drawn->lot);
     }
 }

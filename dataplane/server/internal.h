@@ -209,6 +209,7 @@ typedef struct fby_pending {
     uint64_t epoch;
     bool epoch_last;
     bool again;       /* an echo emits it once more */
+    uint32_t taken;   /* samples of it that are in batches already */
     uint32_t repairs; /* stand-ins that aren't there yet */
     int64_t failed;   /* the first bad sample that the task fails over, or -1 */
     fby_swap *swaps;

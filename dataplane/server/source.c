@@ -884,8 +884,11 @@ static void bad_take(fby_drawn *drawn, uint32_t part, uint32_t index, uint64_t s
         uint32_t id = 0;
         bool repeat = false;
         stand_in one = {.part = part, .index = index, .seats = fby_seat_bit(task)};
-        if (fby_sampler_substitute(source->sampler, task->bit, pending->epoch, (uint32_t)job->id, &id,
-                                   &one.turn, &repeat)) {
+        int status = pending->again ? fby_sampler_substitute_again(source->sampler, task->bit, pending->epoch,
+                                                                   (uint32_t)job->id, &id, &one.turn)
+                                    : fby_sampler_substitute(source->sampler, task->bit, pending->epoch,
+                                                             (uint32_t)job->id, &id, &one.turn, &repeat);
+        if (status) {
             fby_error why = FBY_ERROR_INIT;
             fby_fail(&why, FBY_ESAMPLE, "epoch %llu has no sample left that could stand in for bad ones",
                      (unsigned long long)pending->epoch);

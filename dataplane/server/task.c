@@ -67,10 +67,10 @@ static void pending_drop_one(fby_subscription *task, uint32_t at)
 {
     const fby_pending *pending = &task->pending[at];
     uint32_t count = pending->drawn->lot.count;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = pending->taken; i < count; i++) {
         fby_place_release(task->source, fby_pending_place(pending, i, NULL), fby_seat_bit(task));
     }
-    give_back(task, count);
+    give_back(task, count - pending->taken);
     pending_remove(task, at);
 }
 
@@ -279,30 +279,33 @@ static void batch_deliver(fby_subscription *task, bool last)
     if (task->spec->epochs && task->epoch + 1 >= task->spec->epochs) end_deliver(task);
 }
 
-/* Adds a draw's samples to the batch, and delivers each batch that is full; false without memory. */
-static bool draw_deliver(fby_subscription *task, const fby_pending *pending)
+/* Adds a draw's samples to the batch, and delivers each batch that is full, until one that was delivered
+ * before has its turn; false without memory. */
+static bool draw_deliver(fby_subscription *task, fby_pending *pending)
 {
     uint32_t count = pending->drawn->lot.count;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = pending->taken; i < count; i++) {
         if (!ledger_make(task, fby_pending_place(pending, i, NULL) >> 16)) return false;
     }
-    for (uint32_t i = 0; i < count; i++) {
+    while (pending->taken < count) {
         uint8_t flags;
-        uint32_t place = fby_pending_place(pending, i, &flags);
+        uint32_t place = fby_pending_place(pending, pending->taken++, &flags);
         fby_extent *last = task->extent_count ? &task->extents[task->extent_count - 1] : NULL;
         if (last && last->flags == flags && last->place + last->count == place)
             last->count++;
         else
             task->extents[task->extent_count++] = (fby_extent){place, 1, flags};
         task->batch_fill++;
-        bool end = pending->epoch_last && i + 1 == count;
+        bool end = pending->epoch_last && pending->taken == count;
         if (task->batch_fill < task->spec->batch_size && !end) continue;
-        if (fby_batches_echo(task)) {
-            fby_batches_keep(task);
-            task->fresh_batches++;
-            end = task->batch + 1 == task->batches; /* of all, whatever is fresh of them */
+        if (!fby_batches_echo(task)) {
+            batch_deliver(task, end);
+            continue;
         }
-        batch_deliver(task, end);
+        fby_batches_keep(task);
+        task->fresh_batches++;
+        batch_deliver(task, task->batch + 1 == task->batches); /* of all, whatever is fresh of them */
+        if (fby_batches_again(task)) return true;
     }
     return true;
 }
@@ -361,7 +364,7 @@ void fby_subscription_deliver(fby_subscription *task)
         }
         int32_t at = pending_next(task);
         if (at < 0) return;
-        const fby_pending *pending = &task->pending[at];
+        fby_pending *pending = &task->pending[at];
         fby_error why = FBY_ERROR_INIT;
         if (pending->failed >= 0) {
             sample_failure(&why, task, &pending->drawn->lot.jobs[pending->failed]);
@@ -375,6 +378,7 @@ void fby_subscription_deliver(fby_subscription *task)
             fby_subscription_fail(task, &why);
             return;
         }
+        if (pending->taken < pending->drawn->lot.count) continue;
         pending_remove(task, (uint32_t)at);
         FBY_CRASH_POINT("draw delivered");
     }

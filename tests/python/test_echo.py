@@ -2,11 +2,16 @@
 
 import collections
 import random
+import re
+import signal
 import subprocess
+import threading
 
+import conftest
 import pytest
 from PIL import Image
 from processes import EEND, FOREBAY, Probe, Server, eventually, hundred, write_spec  # noqa: F401
+from test_server_crash import HITS, OF_ECHOES, CrashingServer, crash_at
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -323,3 +328,31 @@ def test_status_tells_what_an_echo_does_and_what_would_help(thousand, tmp_path):
         assert status["sources"][0]["again_samples"] >= one["echo"]["repeated"]
         shown = subprocess.run([FOREBAY, "status", "--socket", server.socket], capture_output=True, text=True, check=True).stdout
         assert "echo       of samples" in shown and "echo       of batches" in shown
+
+
+ECHO_SOURCES = [conftest.ROOT / "dataplane" / "server" / name for name in OF_ECHOES]
+
+
+@pytest.mark.parametrize("hit", HITS)
+@pytest.mark.parametrize("point", [name for source in ECHO_SOURCES for name in re.findall(r'FBY_CRASH_POINT\("([^"]+)"\)', source.read_text())])
+def test_a_server_killed_at_any_point_of_an_echo_loses_nothing(hundred, tmp_path, point, hit):
+    whole = "batch" in point
+    echo = {"pipeline": AUGMENTED, "batch": {"size": 6, "echo": {"factor": 2, "buffer": 4}}} if whole else {
+        "pipeline": echoed(1, factor=2, buffer=20), "batch": {"size": 6}}
+    spec = write_spec(tmp_path / "a.yaml", hundred, order="strict", epochs=3, **echo)
+    with Server(tmp_path / "alone") as server, Probe(spec, server) as probe:
+        alone = digest(everything(probe))
+    first = CrashingServer(tmp_path / "server", environment=crash_at(point, hit))
+    with Probe(spec, first, reconnect=30) as probe:
+        until = threading.Thread(target=lambda: (first.process.wait(), first.socket.unlink(missing_ok=True), successors.append(Server(tmp_path / "server"))))
+        successors = []
+        until.start()
+        batches = everything(probe)
+        until.join()
+        with successors[0]:
+            pass
+    assert first.process.returncode == -signal.SIGKILL, "the point was never met"
+    if not whole:
+        assert digest(batches) == alone
+    for epoch in range(3):
+        assert sorted(i for i, flags in emissions(batches, epoch) if not flags & REPEAT) == list(range(100))

@@ -1,5 +1,6 @@
 """Many clients who come, go, stop, die and lie, all at once, for a minute (FOREBAY_TEST_SCALE minutes): the others' streams are as if they were alone."""
 
+import json
 import os
 import pathlib
 import random
@@ -26,13 +27,15 @@ STRICT_KEPT = 500
 class Stream:
     """What one client gets, checked as it comes: each id of an epoch once, whole epochs whole, batches without a gap."""
 
+    name = ""
+
     def __init__(self):
         self.epoch, self.index, self.once, self.count, self.taken, self.kept = 0, 0, set(), 0, 0, []
 
     def add(self, batch, given_up=False):
         if given_up and batch["epoch"] != self.epoch:
             self.epoch, self.index, self.once, self.count = batch["epoch"], 0, set(), 0
-        assert (batch["epoch"], batch["index"]) == (self.epoch, self.index), "a batch is missing, or comes twice"
+        assert (batch["epoch"], batch["index"]) == (self.epoch, self.index), f"{self.name}: a batch is missing, or comes twice"
         fresh = [i for i, flags in zip(batch["ids"], batch["flags"]) if not flags & REPEAT]
         assert BAD not in batch["ids"] and len(set(fresh)) == len(fresh) and not self.once & set(fresh), "a sample twice in an epoch"
         self.once |= set(fresh)
@@ -42,8 +45,19 @@ class Stream:
         if len(self.kept) < STRICT_KEPT:
             self.kept.append(batch)
         if batch["last"]:
-            assert self.count == SAMPLES and len(self.once) == SAMPLES - 1, "a sample is missing from an epoch"
+            assert self.whole() and len(self.once) == SAMPLES - 1, "a sample is missing from an epoch"
             self.epoch, self.index, self.once, self.count = self.epoch + 1, 0, set(), 0
+
+
+    def whole(self):
+        return self.count == SAMPLES
+
+
+class EchoStream(Stream):
+    """The same of a task that emits samples, or batches, again."""
+
+    def whole(self):
+        return self.count >= SAMPLES
 
 
 class Actor(threading.Thread):
@@ -113,15 +127,18 @@ class Guest(Actor):
         return held
 
     def probe(self):
-        return Probe(self.chance.choice(self.chaos.specs), self.chaos.server)
+        spec = self.chance.choice(self.chaos.specs + self.chaos.echoes)
+        self.stream = EchoStream() if spec in self.chaos.echoes else Stream()
+        self.stream.name = spec.name
+        return Probe(spec, self.chaos.server)
 
     def proper(self):
         with self.probe() as probe:
-            self.take(probe, Stream(), 40)
+            self.take(probe, self.stream, 40)
 
     def killed(self):
         with self.probe() as probe:
-            self.take(probe, Stream(), 20)
+            self.take(probe, self.stream, 20)
             if self.chance.random() < 0.5:
                 probe.send("next")
                 time.sleep(self.chance.random() * 0.005)
@@ -129,8 +146,7 @@ class Guest(Actor):
 
     def stopped(self):
         with self.probe() as probe:
-            stream = Stream()
-            held = self.take(probe, stream, 10)
+            held = self.take(probe, self.stream, 10)
             probe.process.send_signal(signal.SIGSTOP)
             time.sleep(self.chance.random() * 3)
             if self.chance.random() < 0.3:
@@ -140,12 +156,12 @@ class Guest(Actor):
             for batch in held:
                 assert probe.ask(f"hash {batch['batch']}")["hash"] == batch["hash"], "a batch changed while its client was stopped"
                 probe.ask(f"release {batch['batch']}")
-            self.take(probe, stream, 10)
+            self.take(probe, self.stream, 10)
 
     def closed(self):
         """Closes, and reads on what it holds."""
         with self.probe() as probe:
-            held = self.take(probe, Stream(), 20)
+            held = self.take(probe, self.stream, 20)
             assert probe.ask("close") == {"closed": True}
             time.sleep(self.chance.random() * 0.5)
             for batch in held:
@@ -162,9 +178,23 @@ class Guest(Actor):
         assert self.liars.stdout.readline() == "0\n"
 
 
+def echo_specs(folder, specs):
+    """Tasks that emit samples again, at a point where others' stages are the same, and whole batches."""
+    task = json.loads(pathlib.Path(specs[0]).read_text())
+    decode, *rest = task["pipeline"]
+    kinds = {"echo": {"pipeline": [decode, {"echo": {"factor": 2, "buffer": 20}}, *rest]},
+             "fixed": {"pipeline": [decode, {"echo": {"factor": 1.5, "buffer": 20}}, *rest], "order": "strict"},
+             "auto": {"pipeline": [decode, {"echo": "auto"}, *rest]},
+             "batches": {"batch": {"size": 8, "echo": {"factor": 2.5, "buffer": 3}}},
+             "cache": {"pipeline": [decode, {"cache": "1MiB"}, {"echo": 2}, *rest]}}
+    for name, keys in kinds.items():
+        (folder / f"{name}.yaml").write_text(json.dumps({**task, **keys}))
+    return [folder / f"{name}.yaml" for name in kinds]
+
+
 class Chaos:
-    def __init__(self, server, specs):
-        self.server, self.specs = server, specs
+    def __init__(self, server, specs, echoes):
+        self.server, self.specs, self.echoes = server, specs, echoes
         self.layout_hash = layout_hash_of(server)
         self.seed = random.randrange(1 << 32)
         print("seed", self.seed)
@@ -197,10 +227,13 @@ class Chaos:
 @pytest.mark.timeout(SECONDS + 240)
 def test_chaos(specs, tmp_path):
     with Server(tmp_path / "server") as server:
-        chaos = Chaos(server, specs)
+        chaos = Chaos(server, specs, echo_specs(tmp_path, specs))
         for witness in chaos.witnesses:
             for _ in range(10):
                 witness.take()
+        for spec in chaos.echoes:  # what rests of a cache counts from the beginning
+            with Probe(spec, server) as probe:
+                probe.batches(3)
         before, size = chaos.at_rest(), resident(server.pid)
         for actor in (*chaos.witnesses, *chaos.guests):
             actor.start()
