@@ -284,8 +284,8 @@ FBY_LANE_BODY void FBL(rans_decode)(fby_fbl_rans *tile)
     for (uint32_t plane = 0; plane < coded->channels; plane++) {
         uint64_t bits[2] = {tile->predictor[plane][0], tile->predictor[plane][1]};
         FBL(predictors)(bits, 0, predictor[plane]);
-        planes[plane] = row[plane].value;
         FBL(rans_row_first)(&stream, &row[plane], tile->set[plane], width, coded->bits);
+        planes[plane] = row[plane].value;
     }
     FBL(row_out)(coded, 0, 0, planes);
     for (uint32_t step = 1; step < coded->shape.micro_height; step++) {

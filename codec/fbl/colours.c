@@ -67,8 +67,8 @@ static int by_uses(const void *a, const void *b)
 
 static void sort_by_uses(fbl_colours *it, size_t pixels)
 {
-    rank ranks[FBY_FBL_COLOURS];
-    uint16_t to[FBY_FBL_COLOURS];
+    rank ranks[FBY_FBL_COLOURS] = {0};
+    uint16_t to[FBY_FBL_COLOURS] = {0};
 
     for (uint32_t i = 0; i < it->count; i++) ranks[i] = (rank){it->uses[i], i, it->colour[i]};
     qsort(ranks, it->count, sizeof *ranks, by_uses);
@@ -81,16 +81,18 @@ static void sort_by_uses(fbl_colours *it, size_t pixels)
 }
 
 void fbl_colours_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t width, uint32_t height,
-                         fbl_colours *out)
+                         uint32_t run, fbl_colours *out)
 {
     slot slots[1 << TILE_SLOTS_BITS] = {0};
     slot *last = &slots[0];
     uint16_t *index = out->index;
 
-    out->count = out->changes = 0;
+    uint32_t changes = 0;
+
+    out->count = 0;
     for (uint32_t y = 0; y < height; y++) {
-        /* Where neighbours differ more often than not, residuals are smaller than indices. */
-        if (y >= CHANGING_ROWS && out->changes * 2 > y * width) {
+
+        if (y >= CHANGING_ROWS && changes * run > y * width) {
             out->count = FBL_TOO_MANY;
             return;
         }
@@ -98,7 +100,7 @@ void fbl_colours_collect(const fbl_file *file, const fby_fbl_place *from, uint32
             fbl_colour colour = pixel_load(file, from, x, y);
             if (colour != last->colour || !last->index) {
                 last = slot_find(slots, TILE_SLOTS_BITS, colour);
-                out->changes++;
+                changes++;
             }
             if (!last->index) {
                 uint64_t seen = (uint64_t)y * width + x;

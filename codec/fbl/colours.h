@@ -12,16 +12,16 @@ typedef uint64_t fbl_colour;
 
 /* A tile's colours. */
 typedef struct fbl_colours {
-    uint32_t count;   /* FBL_TOO_MANY: more than a tile's palette holds, or more than pays */
-    uint32_t changes; /* pixels that differ from the one to their left */
+    uint32_t count; /* FBL_TOO_MANY: more than a tile's palette holds, or more than pays */
     fbl_colour colour[FBY_FBL_COLOURS];
     uint32_t uses[FBY_FBL_COLOURS];
     uint16_t index[FBY_FBL_TILE_SAMPLES]; /* of each pixel of the tile, row by row */
 } fbl_colours;
 
-/* Collects the colours of a tile whose samples are at `from`: the most used first. */
+/* Collects the colours of a tile whose samples are at `from`: the most used first. Gives up (FBL_TOO_MANY)
+ * where neighbours differ more often than once in `run` pixels. */
 void fbl_colours_collect(const fbl_file *file, const fby_fbl_place *from, uint32_t width, uint32_t height,
-                         fbl_colours *out);
+                         uint32_t run, fbl_colours *out);
 /* A colour as samples. */
 void fbl_colour_store(const fbl_file *file, fbl_colour colour, uint8_t *samples);
 

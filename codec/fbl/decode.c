@@ -182,11 +182,11 @@ static int chunk_find(const fby_fbl_decoder *decoder, const char *type, uint32_t
                       fby_error *error)
 {
     const fbl_file *file = &decoder->file;
-    const uint8_t *at = decoder->bytes + file->metadata_at;
     uint64_t left = file->metadata_bytes;
 
     *out = (fby_fbl_chunk){.data = NULL};
     if (!decoder->open) return not_open(error);
+    const uint8_t *at = decoder->bytes + file->metadata_at;
     if (decoder->length < file->metadata_at + left)
         return truncated(error, decoder->length, file->file_bytes);
     if (decoder->kernels->crc32c(0, at, left) != file->metadata_checksum) {

@@ -23,7 +23,10 @@ enum {
     LOW_COST = 7,     /* bits that a low byte takes */
     WIDE_PART = 64,   /* pixels that a colour of the picture's palette must stand for */
     WIDE_PART_FAST = 512,
-    FAST_CHANGES = 6, /* pixels to a change of colour, in palettes of the level fast */
+    /* Pixels to a change of colour, where a palette is tried: residuals are smaller than indices where there
+     * are less. Palettes decode slower than packed tiles, and must be clearly smaller. */
+    SMALL_RUN = 2,
+    FAST_RUN = 6,
     ROOM = FBY_FBL_PLANES * FBY_FBL_TILE_SAMPLES * 4 + FBL_HEAD_BYTES + 4096 /* for a tile being written */
 };
 
@@ -369,14 +372,13 @@ static void look(encoding *run, bench *on, uint32_t index)
     fby_fbl_place from = place_of(run, &tile);
 
     if (!range_check(run, &tile)) atomic_store(&run->out_of_range, true);
-    fbl_colours_collect(&run->file, &from, tile.width, tile.height, &on->colours);
+    fbl_colours_collect(&run->file, &from, tile.width, tile.height,
+                        run->level == FBY_FBL_FAST ? FAST_RUN : SMALL_RUN, &on->colours);
     if (on->colours.count == 1) {
         const_write(run, index, on->colours.colour[0]);
         return;
     }
-    /* Palettes decode slower than packed tiles: they must be clearly smaller. */
-    bool slow = run->level == FBY_FBL_FAST && on->colours.changes * FAST_CHANGES > tile.width * tile.height;
-    candidate palette = slow ? (candidate){.possible = false} : palette_look(run, on, &tile);
+    candidate palette = palette_look(run, on, &tile);
     if (run->level == FBY_FBL_SMALL)
         small_model(run, on, index, &tile, &palette);
     else
@@ -411,7 +413,7 @@ static uint32_t shift_of(const encoding *run, uint32_t channel)
         }
         count += file->width;
     }
-    uint64_t mean = total / count, shift = 0;
+    uint64_t mean = count ? total / count : 0, shift = 0;
     while (mean * 3 >> shift >= FBY_FBL_SUMS / 2) shift++;
     return (uint32_t)shift;
 }
