@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """The study of echoing: real training runs, most telling first, each appended to a file once it is over.
 
-usage: perf/echo/grid.py [--minutes M]      goes on where the file ends
-       perf/echo/grid.py --throttled        factor 1 and the best configuration with a slow pipeline and the clock
+usage: perf/echo/grid.py [--minutes M] [--first]    goes on where the file ends; --first: factor 1's rates, and each kind of echo once
+       perf/echo/grid.py --throttled                factor 1 and the best configuration with a slow pipeline and the clock
 
 Debian's python3-torch, python3-pil and dataset-fashion-mnist are needed. Runs use one CPU."""
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ FOLDER = ROOT / "build" / "perf-data" / "fashion"
 sys.path.append(str(ROOT / "build" / "perf" / "python"))
 sys.dont_write_bytecode = True
 
-import fashion  # noqa: E402: these import forebay, found through the path set above
+import fashion  # noqa: E402: through the path set above
 import forebay  # noqa: E402
 import train  # noqa: E402
 from train import Configuration  # noqa: E402
@@ -37,6 +38,8 @@ LONGEST = LENGTH * 3 // 2  # of any other
 TARGET = 0.995  # of the final accuracy of the tuned factor-1 run
 BEYOND = 1.002  # a run goes on beyond its target, which moves while factor 1's seeds come in
 SLOWNESS = 4  # steps that the pipeline takes for a fresh batch
+STEP_S = 0.06  # of the throttled runs: long beside what a step computes
+WINDOW = 16  # of these: a fresh batch takes four steps
 CACHE = {"cache": {"memory": "300MiB"}}  # changes no pixel: spares decoding
 
 
@@ -117,12 +120,12 @@ def stages(rate):
     yield [echoed(factor, place, rate=other, seed=seed) for other in RATES for seed in SEEDS for factor, place in standard]
 
 
-def next_one(done, refused):
-    """The next configuration to run; None: the grid is complete."""
+def next_one(done, refused, first_only=False):
+    """The next configuration to run; None: all have run."""
     for rate in RATES:
         if baseline(rate=rate) not in done:
             return baseline(rate=rate)
-    for stage in stages(tuned(done)):
+    for stage in itertools.islice(stages(tuned(done)), 1 if first_only else None):
         for configuration in stage:
             if configuration not in done and configuration not in refused:
                 return configuration
@@ -165,14 +168,14 @@ def run_one(configuration, done, server):
     return {"configuration": dataclasses.asdict(configuration), "curve": curve}
 
 
-def grid_run(minutes):
+def grid_run(minutes, first_only):
     end, refused = time.monotonic() + 60 * minutes, set()
     with Server("--memory", "1GiB") as server:
         while time.monotonic() < end:
             done = results()
-            configuration = next_one(done, refused)
+            configuration = next_one(done, refused, first_only)
             if configuration is None:
-                print("the grid is complete")
+                print("all have run")
                 return
             began = time.monotonic()
             row = run_one(configuration, done, server)
@@ -187,12 +190,37 @@ def grid_run(minutes):
                   + (f"after {at[0]:.0f} samples, {at[1]:.0f} fresh" if at else "not reached"), flush=True)
 
 
+def throttled_run():
+    """With a pipeline that lets a batch through every four steps, by the clock, to where the target was reached without one."""
+    done = results()
+    wanted = target(done)
+    rate = tuned(done)
+    seed = SEEDS[0]
+    candidates = {one: reached(curve, wanted) for one, curve in done.items() if (one.batch, one.seed) == (BATCH, seed) and one.factor > 1}
+    best = min((one for one in candidates if candidates[one]), key=lambda one: steps(one, candidates[one][0]))
+    for configuration in (best, baseline(rate=rate, seed=seed)):
+        if configuration in timed_results():
+            continue
+        emitted = reached(done[configuration], wanted)[0]
+        most = (int(emitted) // train.EVALUATE_EVERY + 2) * train.EVALUATE_EVERY
+        spec = configuration.spec(FOLDER, [CACHE, {"pace": round(1e6 * SLOWNESS * STEP_S / BATCH)}])
+        with Server("--memory", "1GiB") as server, forebay.Loader(spec=dict(spec, window=WINDOW), socket=server.socket, mode="running") as loader:
+            curve = train.train_timed(configuration, loader, most, STEP_S)
+        result_add({"timed": {"step_s": STEP_S, "slowness": SLOWNESS}, "configuration": dataclasses.asdict(configuration), "curve": curve})
+        print(f"{configuration.key}: {curve[-1][3]:.0f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description="The study of echoing.")
     parser.add_argument("--minutes", type=float, default=120, help="no run begins later (default 120)")
+    parser.add_argument("--first", action="store_true", help="factor 1's rates, and each kind of echo once")
+    parser.add_argument("--throttled", action="store_true", help="factor 1 and the best configuration, by the clock")
     options = parser.parse_args()
     fashion.folder_write(FOLDER)
-    grid_run(options.minutes)
+    if options.throttled:
+        throttled_run()
+    else:
+        grid_run(options.minutes, options.first)
 
 
 if __name__ == "__main__":

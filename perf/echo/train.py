@@ -140,25 +140,24 @@ def train(configuration, loader, most, target=None):
 
 
 def train_timed(configuration, loader, most, step_s):
-    """Trains with steps of `step_s` seconds at least. Returns the curve: [emitted, fresh, accuracy, seconds]; what is evaluated are
-    copies, once all is over, so that the clock sees none of it."""
-    run, copies, emitted, fresh = Run(configuration), [], 0, 0
-    epoch = iter(loader)
-    next(epoch)  # the pipeline is filled
-    begin = time.monotonic()
+    """Trains on `most` emitted samples with steps of `step_s` seconds at least. Returns the curve: [emitted, fresh, accuracy, seconds
+    since the first batch came]. What is evaluated are copies, once all is over, so that the clock sees none of it."""
+    run, copies, emitted, fresh, begin = Run(configuration), [], 0, 0, None
     while emitted < most:
-        for batch in epoch:
+        for batch in loader:
             began = time.monotonic()
-            run.step(*batch_tensors(batch))
-            emitted += configuration.batch
+            begin = begin or began
+            tensors = batch_tensors(batch)
             fresh += fresh_of(batch)
+            del batch  # its place in the window is free while the step goes on
+            run.step(*tensors)
+            emitted += configuration.batch
             time.sleep(max(0, began + step_s - time.monotonic()))
             if is_evaluated(emitted):
                 weights = [parameter.detach().clone() for parameter in run.average.parameters()]
                 copies.append([emitted, fresh, weights, time.monotonic() - begin])
             if emitted >= most:
                 break
-        epoch = iter(loader)
     curve = []
     for emitted, fresh, weights, seconds in copies:
         for ours, theirs in zip(run.average.parameters(), weights):
