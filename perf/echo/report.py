@@ -96,9 +96,11 @@ def timed_table(done):
                 part = (wanted - before[2]) / (after[2] - before[2])
                 seconds = before[3] + part * (after[3] - before[3])
                 name = "1" if configuration.factor == 1 else f"{configuration.factor:g}, {configuration.place}, buffer {configuration.buffer:,}"
-                rows.append((seconds, f"| {name} | {before[0] + part * (after[0] - before[0]):,.0f} | {seconds:,.0f} |"))
+                emitted = before[0] + part * (after[0] - before[0])
+                counted = steps(configuration, emitted) * row["timed"]["step_s"]
+                rows.append((seconds, f"| {name} | {emitted:,.0f} | {counted:,.0f} | {seconds:,.0f} |"))
                 break
-    head = ["| factor | samples trained on | seconds |", "| --- | --- | --- |"]
+    head = ["| factor | samples trained on | seconds, counted | seconds, measured |", "| --- | --- | --- | --- |"]
     if len(rows) < 2:
         return "Not run."
     rows.sort(key=lambda row: row[0])

@@ -7,13 +7,12 @@ import pathlib
 import subprocess
 import time
 
-from measure import BUILD, DATA, Result, Server, Unavailable, imagenet, wait_until_quiet
+from measure import BUILD, DATA, Result, Server, Unavailable, ahead_of_others, imagenet, wait_until_quiet
 
 GROUPS = pathlib.Path("/sys/fs/cgroup/blkio")
 BYTES_PER_S = 8 << 20
 SLOWNESS = 4  # the disk's time for a batch, in steps
 BATCH = 16
-WINDOW = 8
 WARM_S, MEASURED_S = 3, 8
 CACHED = 0.5
 SIDE = 64  # of what is delivered: small, so that the disk decides
@@ -54,15 +53,16 @@ def spec_write(name, folder, before_decode=(), after_decode=()):
     crop = {"random_resized_crop": {"size": SIDE}}
     pipeline = [*before_decode, "decode", *after_decode, crop, {"to": {"dtype": "u8"}}]
     path = DATA / f"slow-store-{name}.json"
-    path.write_text(json.dumps({"dataset": str(folder), "pipeline": pipeline, "batch": BATCH, "window": WINDOW}))
+    path.write_text(json.dumps({"dataset": str(folder), "pipeline": pipeline, "batch": BATCH}))
     return path
 
 
 def run(folder, spec, warm_s, step_us):
     """Trains for a while on a server of its own, whose disk is slow and whose page cache stays empty."""
-    server = Server()
+    with ahead_of_others():
+        server = Server()
     try:
-        with throttled(server.process, folder):
+        with throttled(server.process, folder), ahead_of_others():
             wait_until_quiet(limit=20)
             command = [BUILD / "perf/echo/perf_echo_time", server.socket, spec, str(step_us), str(warm_s), str(MEASURED_S)]
             trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
