@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
 import fbl_decoder
+import fbl_inventor
 from forebay import fbl
 
 SCALE = float(os.environ.get("FOREBAY_TEST_SCALE", "1"))
@@ -93,6 +94,27 @@ def test_what_the_product_encodes(picture, level):
 def test_metadata(chunks):
     data = fbl.encode(numpy.zeros((2, 3), numpy.uint8), metadata=chunks)
     assert fbl_decoder.metadata(data) == [(name.encode(), chunk) for name, chunk in chunks.items()]
+
+
+# ---- What the text allows, but no encoder writes
+
+INVENTED = {
+    "pack": fbl_inventor.pack,
+    "palette": lambda *of: fbl_inventor.palette(*of, wide=False),
+    "wide palette": lambda *of: fbl_inventor.palette(*of, wide=True),
+    "rans": fbl_inventor.rans,
+}
+
+
+@pytest.mark.parametrize("mode", INVENTED)
+@few(10)
+@given(strategies.integers(0, 1 << 30), strategies.integers(1, 40), strategies.integers(1, 40),
+       strategies.integers(1, 4), strategies.integers(8, 16))
+def test_invented(mode, seed, width, height, channels, bits):
+    """Tables, widths and symbols at random: both decoders find the same pixels."""
+    file, pixels = INVENTED[mode](numpy.random.default_rng(seed), width, height, channels, bits)
+    assert numpy.array_equal(fbl_decoder.decode(file), pixels)
+    assert numpy.array_equal(fbl.decode(file).reshape(pixels.shape), pixels)
 
 
 # ---- What is refused
