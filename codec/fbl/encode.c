@@ -22,7 +22,6 @@ enum {
     STATE_COST = 24,  /* bits that a state takes */
     LOW_COST = 7,     /* bits that a low byte takes */
     WIDE_PART = 64,   /* pixels that a colour of the picture's palette must stand for */
-    WIDE_PART_FAST = 512,
     /* Pixels to a change of colour, where a palette is tried: residuals are smaller than indices where there
      * are less. Palettes decode slower than packed tiles, and must be clearly smaller. */
     SMALL_RUN = 2,
@@ -315,7 +314,8 @@ static void small_model(encoding *run, bench *on, uint32_t index, const fbl_tile
         .sums = run->sums + index * run->tile_samples,
     };
     run->encoder->kernels->model_rans(&work, run->shift);
-    if (palette->possible && palette_guess(run, on, palette) <= rans_guess(run, on, &work))
+    /* Residuals are decoded faster, a sample a time: an eighth must be saved. */
+    if (palette->possible && palette_guess(run, on, palette) * 8 <= rans_guess(run, on, &work) * 7)
         palette_keep(run, on, index, palette);
     else
         rans_keep(run, on, index, &work);
@@ -738,10 +738,11 @@ static int shared_look(encoding *run)
 {
     const fbl_file *file = &run->file;
     uint64_t pixels = (uint64_t)file->width * file->height;
-    uint64_t most = FBY_FBL_COLOURS + pixels / (run->level == FBY_FBL_FAST ? WIDE_PART_FAST : WIDE_PART);
+    uint64_t most = FBY_FBL_COLOURS + pixels / WIDE_PART;
 
     run->shared.count = 0;
-    if (fbl_pixel_bytes(file) == 1) return FBY_FBL_OK;
+    /* Wide indices are decoded too slowly for the level fast. */
+    if (fbl_pixel_bytes(file) == 1 || run->level == FBY_FBL_FAST) return FBY_FBL_OK;
     int result = fbl_shared_collect(file, &run->from, most < FBY_FBL_SHARED ? (uint32_t)most : FBY_FBL_SHARED,
                                     &run->encoder->known, &run->shared);
     run->all_shared = !result;
