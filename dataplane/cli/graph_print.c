@@ -40,7 +40,8 @@ static unsigned long long batches_of(const fby_graph_task *task)
     uint64_t part = spec->drop_last ? task->samples / spec->ranks / size * size
                                     : (task->samples + spec->ranks - 1) / spec->ranks;
     double factor = spec->echo.kind && spec->echo.factor > 0 ? spec->echo.factor : 1;
-    if (spec->echo.kind == FBY_ECHO_BATCHES) return (uint64_t)((double)((part + size - 1) / size) * factor);
+    uint64_t fresh = (part + size - 1) / size;
+    if (spec->echo.kind == FBY_ECHO_BATCHES) return (uint64_t)((double)fresh * factor);
     uint64_t samples = (uint64_t)((double)part * factor);
     return spec->drop_last ? samples / size : (samples + size - 1) / size;
 }

@@ -218,7 +218,10 @@ static bool ledger_make(fby_subscription *task, uint32_t block)
     uint32_t places = task->source->stores[block]->places;
     struct fby_ledger_entry *entries = calloc(places, sizeof *entries);
     if (!entries) return false;
-    task->ledgers[task->ledger_count++] = (fby_ledger){block, entries, places};
+    fby_ledger *ledger = &task->ledgers[task->ledger_count++];
+    ledger->block = block;
+    ledger->entries = entries;
+    ledger->places = places;
     return true;
 }
 
