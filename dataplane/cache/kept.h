@@ -18,7 +18,7 @@ enum { FBY_KEPT_SLACK = 64 };
 
 typedef struct fby_kept {
     uint64_t bytes; /* of `data` */
-    uint32_t w, h;  /* pixels: RGB rows, w * 3 bytes apart; 0: `data` is the encoded sample */
+    uint32_t w, h;  /* pixels: RGB rows, w * 3 bytes apart; 0: `data` is an encoded picture */
     uint8_t data[]; /* with FBY_KEPT_SLACK readable bytes more */
 } fby_kept;
 

@@ -66,7 +66,11 @@ typedef enum fby_op_kind {
 
 typedef struct fby_cache_params {
     uint64_t memory; /* bytes */
+    int32_t pack;    /* fby_cache_pack */
 } fby_cache_params;
+
+/* How pixels are kept: as they are, or by our lossless format's levels (forebay/fbl.h). */
+typedef enum fby_cache_pack { FBY_CACHE_PACK_NONE, FBY_CACHE_PACK_FAST, FBY_CACHE_PACK_SMALL } fby_cache_pack;
 
 enum { FBY_ECHO_MOST = 64 }; /* times that a sample is emitted */
 

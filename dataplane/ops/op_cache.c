@@ -1,9 +1,13 @@
 /* cache: keeps what reaches it for later epochs and other tasks. A mark: it changes no pixel. */
 #include "dataplane/ops/op.h"
 
+static const char *const packs[] = {"none", "fast", "small", NULL};
+
 static const fby_param list[] = {
     {"memory", FBY_PARAM_BYTES, offsetof(fby_cache_params, memory), NULL, 1 << 20, 0x1p59, NULL,
      "bytes that it may take; what comes when it is full isn't kept"},
+    {"pack", FBY_PARAM_CHOICE, offsetof(fby_cache_params, pack), "none", 0, 0, packs,
+     "pixels packed without loss, by FBL's level `fast` or `small`: more of them fit, and each look decodes"},
 };
 
 static int infer(const void *p, fby_shape *shape, fby_error *error)

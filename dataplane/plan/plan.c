@@ -116,7 +116,10 @@ static void mark(fby_plan *plan, int32_t stage, uint32_t branch, const fby_op_us
     fby_stage *at = &plan->stages[stage];
     if (use->op->kind == FBY_OP_CACHE) {
         const fby_cache_params *params = use->params;
-        if (params->memory > at->cache_bytes) at->cache_bytes = params->memory;
+        if (params->memory > at->cache_bytes) {
+            at->cache_bytes = params->memory;
+            at->cache_pack = (fby_cache_pack)params->pack;
+        }
     } else {
         at->echoes |= UINT64_C(1) << branch;
         plan->echo[branch] = stage;
@@ -249,9 +252,10 @@ int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch)
     return plan->echo[branch];
 }
 
-void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache)
+void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache, fby_cache_pack pack)
 {
     fby_stage *at = &plan->stages[stage];
+    at->cache_pack = pack;
     fby_cache *before = at->cache;
     at->cache = fby_cache_hold(cache);
     plan->caches = true;
@@ -273,6 +277,7 @@ void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out)
                             .ends = s->ends,
                             .random = s->op && s->op->random,
                             .cache_bytes = s->cache_bytes,
+                            .cache_pack = s->cache_pack,
                             .echoes = s->echoes};
     memcpy(out->params, s->text, sizeof out->params);
 }

@@ -46,7 +46,8 @@ typedef struct fby_stage_info {
     uint64_t ends;     /* and ends here */
     bool random;
     uint64_t cache_bytes; /* what the largest cache at this stage may take; 0: there is none */
-    uint64_t echoes;      /* bit b: branch b echoes what this stage makes */
+    fby_cache_pack cache_pack;
+    uint64_t echoes; /* bit b: branch b echoes what this stage makes */
 } fby_stage_info;
 uint32_t fby_plan_stages(const fby_plan *plan);
 void fby_plan_stage(const fby_plan *plan, uint32_t stage, fby_stage_info *out);
@@ -56,7 +57,7 @@ int32_t fby_plan_stage_find(const fby_plan *plan, fby_digest key);
 /* The stage at which a branch echoes, as the spec that it was made of says; -1: it doesn't. */
 int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch);
 /* Has a stage keep what it makes in `cache`, which the plan holds. Before the plan is run. */
-void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache);
+void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache, fby_cache_pack pack);
 
 /* What a stage has cost since the plan was made. Work is lazy and fused, so it counts where it was asked for:
  * decoding at `decode`, whichever op needed the pixels; a resize at the op that set it, with its conversion

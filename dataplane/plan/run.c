@@ -2,18 +2,24 @@
 #include <string.h>
 #include <time.h>
 
+#include <forebay/fbl.h>
+
 #include "dataplane/plan/tree.h"
 
 struct fby_scratch {
     fby_picture_memory *memory;
     uint64_t decode_ns, transform_ns, samples;
-    uint32_t shard; /* of plans' counts */
+    uint32_t shard;          /* of plans' counts */
+    fby_fbl_encoder *packer; /* of what caches keep packed; NULL until it is needed */
+    uint8_t *pixels;         /* what it packs */
+    size_t pixels_bytes;
 };
 
 /* One sample on its way down the tree. */
 typedef struct descent {
     const fby_plan *plan;
     const fby_work *work;
+    fby_scratch *scratch;
     const fby_picture_memory *memory;
     const fby_op *op; /* being applied, for messages */
     bool decoder;     /* the failure is the decoder's */
@@ -54,13 +60,15 @@ void fby_scratch_destroy(fby_scratch **scratch)
 {
     if (!*scratch) return;
     fby_picture_memory_destroy(&(*scratch)->memory);
+    fby_fbl_encoder_destroy(&(*scratch)->packer);
+    free((*scratch)->pixels);
     free(*scratch);
     *scratch = NULL;
 }
 
 size_t fby_scratch_bytes(const fby_scratch *scratch)
 {
-    return sizeof *scratch + fby_picture_memory_bytes(scratch->memory);
+    return sizeof *scratch + fby_picture_memory_bytes(scratch->memory) + scratch->pixels_bytes;
 }
 
 void fby_scratch_get_times(const fby_scratch *scratch, fby_scratch_times *out)
@@ -171,56 +179,104 @@ bool fby_plan_reads(const fby_plan *plan, const fby_work *work)
     return !keeps_any(plan, work) || !is_covered(plan, work, 0);
 }
 
-/* Goes on from what is kept of `stage`, where something is; else false. */
-static bool take_kept(const descent *down, int32_t stage, fby_picture *picture)
+/* Takes the picture up from what is kept of `stage`; *taken: there was something. */
+static fby_reason take_kept(const descent *down, int32_t stage, fby_picture *picture, bool *taken)
 {
     const fby_kept_item *item = item_of(down->work, stage);
     const fby_kept *kept = item ? fby_kept_at(&item->place) : NULL;
     fby_cache *cache = down->plan->stages[stage].cache;
     if (!kept && cache) kept = fby_cache_find(cache, down->work->id);
-    if (!kept) return false;
+    *taken = kept != NULL;
+    if (!kept) return FBY_REASON_NONE;
     fby_picture_memory *memory = picture->memory;
     fby_picture_end(picture);
-    if (kept->w)
+    if (kept->w) {
         fby_picture_start_pixels(picture, memory, kept->data, kept->w, kept->h);
-    else
-        fby_picture_start(picture, memory, kept->data, kept->bytes);
-    return true;
+        return FBY_REASON_NONE;
+    }
+    fby_picture_start(picture, memory, kept->data, kept->bytes);
+    if (stage == 0) return FBY_REASON_NONE;
+    /* Packed pixels: decoded as any picture is, the region that is needed of them. */
+    const fby_decode_options options = {.max_pixels = UINT64_MAX};
+    return fby_picture_open(picture, &options);
 }
 
-/* Has `kept` hold what the picture is now: its encoded bytes at the source, else its pixels. */
-static fby_reason fill_kept(const descent *down, int32_t stage, fby_picture *picture, fby_kept *kept)
+/* Room in the scratch for the picture's pixels, and a packer; false without memory. */
+static bool packer_prepare(fby_scratch *scratch, size_t bytes)
 {
-    if (stage > 0) return fby_picture_copy(picture, kept->data);
-    memcpy(kept->data, down->work->bytes, down->work->length);
+    if (!scratch->packer && fby_fbl_encoder_create(&scratch->packer)) return false;
+    if (scratch->pixels_bytes >= bytes) return true;
+    free(scratch->pixels);
+    scratch->pixels = malloc(bytes);
+    scratch->pixels_bytes = scratch->pixels ? bytes : 0;
+    return scratch->pixels;
+}
+
+/* The picture as it is now, packed, in room of the cache's; NULL where there is none, or no memory: it isn't
+ * kept. */
+static fby_reason pack(const descent *down, const fby_stage *at, fby_picture *picture, fby_kept **out)
+{
+    fby_scratch *scratch = down->scratch;
+    uint32_t w = fby_picture_w(picture), h = fby_picture_h(picture);
+    *out = NULL;
+    if (!packer_prepare(scratch, (size_t)w * h * 3)) return FBY_REASON_NONE;
+    fby_reason reason = fby_picture_copy(picture, scratch->pixels);
+    if (reason) return reason;
+    fby_fbl_image image = FBY_FBL_IMAGE_INIT;
+    image.data = scratch->pixels;
+    image.width = w;
+    image.height = h;
+    image.channels = 3;
+    image.bits = 8;
+    fby_fbl_encode_options options = FBY_FBL_ENCODE_OPTIONS_INIT;
+    options.level = at->cache_pack == FBY_CACHE_PACK_FAST ? FBY_FBL_FAST : FBY_FBL_SMALL;
+    const void *bytes;
+    size_t length;
+    if (fby_fbl_encode(scratch->packer, &image, &options, &bytes, &length, NULL)) return FBY_REASON_NONE;
+    *out = fby_cache_room(at->cache, length, 0, 0);
+    if (*out) memcpy((*out)->data, bytes, length);
     return FBY_REASON_NONE;
+}
+
+/* The picture as it is now in room of `budget`'s: its encoded bytes at the source, else its pixels. NULL
+ * where there is no room: it isn't kept. */
+static fby_reason copy(const descent *down, int32_t stage, fby_picture *picture, fby_cache *cache,
+                       fby_budget *budget, fby_kept **out)
+{
+    uint32_t w = stage > 0 ? fby_picture_w(picture) : 0, h = stage > 0 ? fby_picture_h(picture) : 0;
+    uint64_t bytes = stage > 0 ? (uint64_t)w * h * 3 : down->work->length;
+    *out = cache ? fby_cache_room(cache, bytes, w, h) : fby_kept_make(budget, bytes, w, h);
+    if (!*out) return FBY_REASON_NONE;
+    if (stage == 0) {
+        memcpy((*out)->data, down->work->bytes, down->work->length);
+        return FBY_REASON_NONE;
+    }
+    fby_reason reason = fby_picture_copy(picture, (*out)->data);
+    if (!reason) return reason;
+    fby_kept_release(*out);
+    *out = NULL;
+    return reason;
 }
 
 /* Keeps what `stage` made, where that is wanted and there is room. */
 static fby_reason keep(const descent *down, int32_t stage, fby_picture *picture)
 {
+    const fby_stage *at = &down->plan->stages[stage];
     fby_kept_item *item = item_of(down->work, stage);
-    fby_cache *cache = down->plan->stages[stage].cache;
-    if (!item && !cache) return FBY_REASON_NONE;
-    uint32_t w = stage > 0 ? fby_picture_w(picture) : 0, h = stage > 0 ? fby_picture_h(picture) : 0;
-    uint64_t bytes = stage > 0 ? (uint64_t)w * h * 3 : down->work->length;
-    fby_kept *for_cache = cache ? fby_cache_room(cache, bytes, w, h) : NULL;
-    fby_reason reason = for_cache ? fill_kept(down, stage, picture, for_cache) : FBY_REASON_NONE;
-    if (reason) {
-        fby_kept_release(for_cache);
-        return reason;
-    }
-    if (for_cache) {
-        fby_cache_put(cache, down->work->id, for_cache);
+    fby_kept *kept = NULL;
+    fby_reason reason = FBY_REASON_NONE;
+    if (at->cache && stage > 0 && at->cache_pack)
+        reason = pack(down, at, picture, &kept);
+    else if (at->cache)
+        reason = copy(down, stage, picture, at->cache, NULL, &kept);
+    if (reason) return reason;
+    if (kept) {
+        fby_cache_put(at->cache, down->work->id, kept);
         return FBY_REASON_NONE; /* an echo finds it there */
     }
-    fby_kept *for_item = item ? fby_kept_make(item->budget, bytes, w, h) : NULL;
-    if (!for_item) return FBY_REASON_NONE;
-    reason = fill_kept(down, stage, picture, for_item);
-    if (reason)
-        fby_kept_release(for_item);
-    else
-        fby_kept_put(&item->place, for_item);
+    if (!item) return FBY_REASON_NONE;
+    reason = copy(down, stage, picture, NULL, item->budget, &kept);
+    if (kept) fby_kept_put(&item->place, kept);
     return reason;
 }
 
@@ -308,7 +364,9 @@ static fby_reason descend(descent *down, origin from, int32_t stage, fby_picture
     fby_reason reason;
     for (;;) {
         const fby_stage *at = &down->plan->stages[stage];
-        bool taken = down->keeps && take_kept(down, stage, picture);
+        bool taken = false;
+        reason = down->keeps ? take_kept(down, stage, picture, &taken) : FBY_REASON_NONE;
+        if (reason) goto end;
         /* Where all that is wanted comes from further down, nothing is done here. */
         bool passed = down->keeps && !taken && is_covered(down->plan, down->work, stage);
         if (at->op && !taken && !passed) {
@@ -368,6 +426,7 @@ fby_reason fby_plan_run(const fby_plan *plan, fby_scratch *scratch, const fby_wo
     uint64_t decode = fby_picture_memory_decode_ns(memory);
     descent down = {.plan = plan,
                     .work = work,
+                    .scratch = scratch,
                     .memory = memory,
                     .keeps = keeps_any(plan, work),
                     .counts = &plan->shards[scratch->shard],

@@ -19,9 +19,10 @@ typedef struct fby_stage {
     uint64_t ends;         /* that end here */
     uint64_t echoes;       /* that echo what it makes */
     uint64_t cache_bytes;  /* the most that one of them asks a cache here for; 0: none */
-    fby_cache *cache;      /* NULL: nothing is kept; held */
-    fby_sink sink;         /* where any ends */
-    char text[200];        /* the parameters as in a spec, cut where longer */
+    fby_cache_pack cache_pack;
+    fby_cache *cache; /* NULL: nothing is kept; held */
+    fby_sink sink;    /* where any ends */
+    char text[200];   /* the parameters as in a spec, cut where longer */
 } fby_stage;
 
 /* A stage's share of the time that passed, on the monotonic clock. */

@@ -64,6 +64,7 @@ static int cache_open(fby_subscription *task, const fby_stage_info *stage, uint3
         return status;
     }
     found->key = stage->key;
+    found->pack = stage->cache_pack;
     found->bytes = bytes;
     found->next = source->caches;
     source->caches = *out = found;
@@ -119,6 +120,7 @@ void fby_caches_attach(const fby_source *source, fby_plan *plan)
     for (const fby_subscription *task = source->tasks; task; task = task->next_of_source)
         for (uint32_t k = 0; k < task->cache_count && task->joined; k++) {
             int32_t stage = fby_plan_stage_find(plan, task->caches[k]->key);
-            if (stage >= 0) fby_plan_cache_attach(plan, (uint32_t)stage, task->caches[k]->cache);
+            if (stage >= 0)
+                fby_plan_cache_attach(plan, (uint32_t)stage, task->caches[k]->cache, task->caches[k]->pack);
         }
 }

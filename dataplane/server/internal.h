@@ -485,8 +485,9 @@ struct fby_source_cache {
     fby_source_cache *next; /* the set-up thread's */
     fby_digest key;         /* of the stage */
     fby_cache *cache;
-    uint64_t bytes; /* promised to it; the set-up thread's */
-    uint32_t users; /* tasks; the set-up thread's */
+    fby_cache_pack pack; /* as the first task with it asked */
+    uint64_t bytes;      /* promised to it; the set-up thread's */
+    uint32_t users;      /* tasks; the set-up thread's */
 };
 
 /* The set-up thread's: opens the caches of the task's pipeline, `plan` being that alone; lets go of them;

@@ -277,6 +277,7 @@ static uint64_t segments_bytes(const fby_source *source)
 /* The caches that its tasks have, each once. */
 static json_t *caches_status(const fby_source *source)
 {
+    static const char *const packs[] = {"none", "fast", "small"};
     json_t *list = json_array();
     fby_source_cache *seen[FBY_SEATS * 4];
     uint32_t count = 0;
@@ -295,6 +296,7 @@ static json_t *caches_status(const fby_source *source)
         json_t *entry = json_object();
         json_object_set_new(entry, "after", text_of(info.op));
         json_object_set_new(entry, "stage", json_integer(stage));
+        json_object_set_new(entry, "pack", json_string(packs[seen[i]->pack]));
         json_object_set_new(entry, "limit", count_of(stats.limit));
         json_object_set_new(entry, "bytes", count_of(stats.bytes));
         json_object_set_new(entry, "samples", count_of(stats.samples));

@@ -10,10 +10,10 @@ SHARED = {"order": "shared", "batch": {"size": 8}}
 STRICT = {"order": "strict", "batch": {"size": 8}}
 
 
-def pipeline(*before):
+def pipeline(*before, pack="none"):
     """A pipeline whose cache stands after `before`, which stand after decode where that is among them."""
     rest = [] if "decode" in before else ["decode"]
-    return [*before, {"cache": {"memory": "64MiB"}}, *rest, {"random_resized_crop": {"size": 24}}, "random_horizontal_flip", {"normalize": "imagenet"}]
+    return [*before, {"cache": {"memory": "64MiB", "pack": pack}}, *rest, {"random_resized_crop": {"size": 24}}, "random_horizontal_flip", {"normalize": "imagenet"}]
 
 
 def without_cache(ops):
@@ -30,9 +30,10 @@ def digest(batches):
     return [(b["epoch"], b["index"], b["ids"], b["labels"], b["flags"], b["hash"]) for b in batches]
 
 
+@pytest.mark.parametrize("pack", ["none", "fast", "small"])
 @pytest.mark.parametrize("before", [[], ["decode"], ["decode", {"resize": {"size": [40, 50]}}], ["decode", {"center_crop": {"size": 30}}]])
-def test_pixels_are_the_same_and_nothing_is_done_twice(hundred, tmp_path, before):
-    ops = pipeline(*before)
+def test_pixels_are_the_same_and_nothing_is_done_twice(hundred, tmp_path, before, pack):
+    ops = pipeline(*before, pack=pack)
     cached = write_spec(tmp_path / "cached.yaml", hundred, **STRICT, pipeline=ops, epochs=3)
     plain = write_spec(tmp_path / "plain.yaml", hundred, **STRICT, pipeline=without_cache(ops), epochs=3)
     with Server(tmp_path / "a") as server, Probe(plain, server) as probe:
@@ -103,6 +104,20 @@ def test_a_cache_counts_in_memory_and_rests_until_that_is_needed(hundred, tmp_pa
         fits = write_spec(tmp_path / "d.yaml", hundred, **SHARED, pipeline=["decode", {"cache": "150MiB"}, {"center_crop": 8}])
         with Probe(fits, server) as probe:
             assert "opened" in probe.opened, "memory that only rests is given"
+
+
+@pytest.mark.parametrize("pack", ["fast", "small"])
+def test_packed_more_fits(photographs, tmp_path, pack):
+    kept = {}
+    for how in ("none", pack):
+        spec = write_spec(tmp_path / f"{how}.yaml", photographs, **SHARED, epochs=2,
+                          pipeline=["decode", {"cache": {"memory": "100MiB", "pack": how}}, {"random_resized_crop": 32}])
+        with Server(tmp_path / how) as server, Probe(spec, server) as probe:
+            everything(probe)
+            cache, = server.status()["sources"][0]["caches"]
+            kept[how] = cache["bytes"] / cache["samples"]
+            assert cache["pack"] == how
+    assert kept[pack] < 0.75 * kept["none"]
 
 
 def test_bad_samples_are_not_kept(tmp_path):
