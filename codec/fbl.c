@@ -10,7 +10,7 @@
 #include "codec/format.h"
 
 /* Tiles of one shape are decoded side by side: bands must hold a few. */
-enum { LEAST_TILES_IN_BAND = 8 };
+enum { LEAST_TILES_IN_BAND = 16 };
 
 typedef struct fbl_state {
     fby_fbl_decoder *decoder;

@@ -5,9 +5,11 @@ and cpu (seconds; user + system of all processes of the side, its trainer includ
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -237,16 +239,44 @@ def imagenet():
     return folder
 
 
-def spec_write(name, pipeline):
-    """The path of a spec over the 2,000 pictures: the loader marks' but for its pipeline."""
+def large():
+    """64 PNGs of 2048 x 1024; returns their folder."""
+    subprocess.run([ROOT / "scripts" / "setup", "build"], check=True)
+    folder = DATA / "large"
+    python = ROOT / "build" / "venv" / "bin" / "python"
+    subprocess.run([python, ROOT / "scripts" / "photographs.py", "large", folder], check=True)
+    return folder
+
+
+def as_fbl(folder, level):
+    """The folder's pictures as FBL, made by forebay convert; returns their folder. What an earlier encoder made is made anew."""
+    forebay = BUILD / "dataplane/cli/forebay"
+    made = folder.with_name(f"{folder.name}-{level}")
+    stamp = made.with_name(made.name + ".encoder")
+    encoder = hashlib.sha256(forebay.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != encoder:
+        shutil.rmtree(made, ignore_errors=True)
+    subprocess.run([forebay, "convert", "--level", level, folder, made], check=True, stdout=sys.stderr)
+    stamp.write_text(encoder)
+    return made
+
+
+def spec_write(name, pipeline, folder=None, batch=64):
+    """The path of a spec over the 2,000 pictures, or those of another folder: the loader marks' but for its pipeline."""
     path = DATA / f"{name}.json"
-    path.write_text(json.dumps({"dataset": str(DATA / "imagenet"), "pipeline": pipeline, "batch": {"size": 64, "drop_last": True}}))
+    path.write_text(json.dumps({"dataset": str(folder or DATA / "imagenet"), "pipeline": pipeline,
+                                "batch": {"size": batch, "drop_last": True}}))
     return path
+
+
+def loader(title, spec, epochs):
+    """Ours end to end, over any spec."""
+    return Side(title, [BUILD / "perf/loader/perf_loader", spec, epochs, BUILD / "dataplane/cli/forebay"])
 
 
 def our_loader(epochs=2):
     imagenet()
-    return Side("forebay", [BUILD / "perf/loader/perf_loader", SPEC, epochs, BUILD / "dataplane/cli/forebay"])
+    return loader("forebay", SPEC, epochs)
 
 
 def bare_loop(epochs=2):

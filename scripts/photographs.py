@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Makes a folder of real photographs, a class a folder, by cutting up the large ones that Debian packages ship.
 
-usage: photographs.py demo|imagenet FOLDER
+usage: photographs.py demo|imagenet|large FOLDER
 
 demo      400 pictures, a class for each photograph that they were cut from: what `make demo` runs on
 imagenet  2,000 in 100 classes with the sizes and the bytes of ImageNet's: what the benchmarks run on
+large     64 of 2048 x 1024 as PNG -9, as pictures of streets are: what lossless formats are measured on
 
 A picture depends on its number alone (a fixed seed, given the same Pillow), not on what was made before: a run that was
 stopped goes on where it was. The packages are downloaded by apt and unpacked below build/packages, not installed.
@@ -37,6 +38,7 @@ class Kind:
     qualities: list
     busy: float  # bytes per pixel that a cut should reach: less is sky, or blur
     seed: int
+    ending: str = "jpg"  # or png
 
 
 KINDS = {
@@ -52,6 +54,7 @@ KINDS = {
         0.42,
         20120,
     ),
+    "large": Kind(LOMIRI + MORE, 64, 4, [(2048, 1024)], [90], 0.12, 2048, "png"),
 }
 
 
@@ -106,7 +109,7 @@ def class_of(source):
 
 
 def cut(photographs, kind, number):
-    """The JPEG bytes of picture `number`."""
+    """The bytes of picture `number`: a JPEG, or the PNG of what it would have been made of."""
     draw = random.Random(kind.seed * 1_000_003 + number)
     for _ in range(40):
         photograph = photographs[number % len(photographs) if kind.classes == 0 else draw.randrange(len(photographs))]
@@ -125,13 +128,16 @@ def cut(photographs, kind, number):
         # Cuts without detail are rare in real sets: one in twelve is kept.
         if len(encoded.getvalue()) > kind.busy * width * height or draw.random() < 0.08:
             break
+    if kind.ending == "png":
+        encoded = io.BytesIO()
+        picture.save(encoded, "PNG", compress_level=9)
     return encoded.getvalue()
 
 
 def make_part(kind, sources, photographs, out, part, parts, made):
     for number in range(part, kind.count, parts):
         name = class_of(sources[number % len(sources)]) if kind.classes == 0 else f"n{number % kind.classes:08d}"
-        target = out / name / f"{number:05d}.jpg"
+        target = out / name / f"{number:05d}.{kind.ending}"
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             unfinished = out.parent / f"{out.name}.{part}.part"
@@ -181,7 +187,7 @@ def main():
         if child.exitcode != 0:
             stop(f"a process ended with {child.exitcode}")
 
-    files = [f.stat().st_size for f in out.glob("*/*.jpg")]
+    files = [f.stat().st_size for f in out.glob(f"*/*.{kind.ending}")]
     complete.write_text("")
     print(f"{len(files)} pictures, {sum(files) / len(files) / 1000:.0f} KB on average, in {out}")
 

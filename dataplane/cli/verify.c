@@ -204,9 +204,10 @@ static void result_print(const verifying *all, const uint64_t counts[], double s
         if (file->verdict == VERDICT_BAD || file->verdict == VERDICT_UNREADABLE)
             printf("%s: %s: %s\n", file->path, fby_reason_name(file->reason), file->text ? file->text : "");
     }
+    const uint64_t bad = counts[VERDICT_BAD] + counts[VERDICT_UNREADABLE];
     printf("%s: %llu pictures are good, %llu aren't; %.2f s, %.1f MB/s\n",
            fby_run_stopped() ? "Stopped early" : "Done", (unsigned long long)counts[VERDICT_GOOD],
-           (unsigned long long)(counts[VERDICT_BAD] + counts[VERDICT_UNREADABLE]), seconds,
+           (unsigned long long)bad, seconds,
            seconds > 0 ? (double)atomic_load(&all->done_bytes) * 1e-6 / seconds : 0);
     if (counts[VERDICT_OTHER])
         printf("  %llu other files were passed over\n", (unsigned long long)counts[VERDICT_OTHER]);

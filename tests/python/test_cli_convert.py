@@ -4,7 +4,9 @@ import fcntl
 import io
 import json
 import os
+import pty
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -275,6 +277,27 @@ def test_stopped_by_a_signal(tmp_path):
 def test_progress_in_lines(folder, tmp_path):
     assert convert(folder, tmp_path / "made").stderr == ""  # too short for a line
     assert "Done" in convert(folder, tmp_path / "made", "--quiet").stdout
+
+
+def test_progress_on_a_terminal(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    data = saved(noise_picture(random.Random(1), 400, 300), "PNG", compress_level=1)
+    for number in range(40):
+        (source / f"{number}.png").write_bytes(data)
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen([FOREBAY, "convert", source, tmp_path / "made", "--threads", "1"], stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 4096)
+        except OSError:  # the other side is closed
+            break
+    os.close(ours)
+    assert running.wait(30) == 0
+    last = shown.decode().rstrip().split("\r")[-1]
+    assert re.match(r"\[=+\] 100%  40 of 40 files  [\d.]+ MB/s  0 s left", last), shown
 
 
 def test_failures(folder, tmp_path):
