@@ -6,6 +6,7 @@ import subprocess
 from measure import Unavailable
 
 DALI = ["nvidia-dali-cuda120==2.4.0"]
+CODECS = ["imagecodecs==2026.3.6", "numpy==2.4.6"]
 TORCH = ["python3-torch", "python3-torchvision"]
 FFCV = ["ffcv==1.0.2"]
 FFCV_NEEDS = ["numba==0.60.0", "opencv-python-headless==4.9.0.80", "tqdm==4.70.1"]
@@ -50,6 +51,11 @@ def debian_torch(peers):
 def dali(peers):
     """NVIDIA DALI from PyPI. Returns its python."""
     return environment(peers / "dali", DALI)
+
+
+def imagecodecs(peers):
+    """Many codecs in one wheel from PyPI. Returns its python."""
+    return environment(peers / "imagecodecs", CODECS)
 
 
 def ffcv(peers):
