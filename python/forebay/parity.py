@@ -20,7 +20,7 @@ import numpy as np
 import PIL
 from PIL import Image, ImageEnhance, ImageFile, ImageOps
 
-from forebay import _forebay_plan
+from forebay import _forebay_plan, fbl
 from forebay.errors import Error
 from forebay.loader import Loader
 
@@ -48,6 +48,7 @@ _FILTERS = {
 
 
 def _decode(path: bytes, params: Params) -> Image.Image:
+    fbl.register()
     with Image.open(os.fsdecode(path)) as image:
         if params["exif"]:
             image = ImageOps.exif_transpose(image)

@@ -7,7 +7,9 @@ import sys
 import numpy
 import pytest
 from PIL import Image
+from processes import FOREBAY
 
+import forebay
 from forebay import parity
 
 pytestmark = pytest.mark.usefixtures("surroundings")
@@ -82,6 +84,28 @@ def test_all_kinds_of_files(tmp_path):
     report = parity.compare(str(spec))
     assert report.samples == 16
     assert report.holds, "\n" + report.text()
+
+
+@pytest.mark.parametrize("level", ["small", "fast"])
+def test_fbl_gives_what_the_png_gives(photographs, tmp_path, level):
+    """The tiles of a crop alone are decoded; Pillow's pixels are those of the PNGs that were converted."""
+    source = tmp_path / "source"
+    for number, path in enumerate(sorted(photographs.glob("*/*.jpg"))[:24]):
+        target = source / path.parent.name / f"{number:02}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(path) as image:
+            kind = ["RGB", "L", "RGB", "P"][number % 4]
+            (image.quantize(200) if kind == "P" else image.convert(kind)).save(target, compress_level=1)
+    subprocess.run([FOREBAY, "convert", "--quiet", "--level", level, source, tmp_path / "made"], check=True, capture_output=True)
+    samples = []
+    for folder in (source, tmp_path / "made"):
+        spec = str(write_spec(tmp_path, folder, TRAIN + ["to"], seed=5, augment_seed=9, order="strict", batch={"size": 8}))
+        report = parity.compare(spec)
+        assert report.holds and report.samples == 24, "\n" + report.text()
+        with forebay.Loader.from_spec(spec) as loader:
+            samples.append([numpy.array(images) for images, labels in loader])
+    assert len(samples[0]) == 3
+    assert all(numpy.array_equal(a, b) for a, b in zip(*samples))
 
 
 def test_a_difference_is_seen(photographs, tmp_path, monkeypatch, capsys):
