@@ -136,12 +136,16 @@ static uint64_t again_left(const seat_state *s)
     return left > fresh ? least(left - fresh, s->owed) : 0;
 }
 
+static uint64_t buffer_of(const seat_state *s)
+{
+    return s->what.buffer > s->what.batch ? s->what.buffer : s->what.batch;
+}
+
 /* Whether a batch of fresh samples has room among the items that wait, `coming` ones included. */
 static bool has_room(const seat_state *s, uint64_t coming)
 {
-    uint64_t buffer = s->what.buffer > s->what.batch ? s->what.buffer : s->what.batch;
     uint64_t waiting = s->items + coming;
-    return !waiting || waiting + least(s->what.batch, fresh_left(s)) <= buffer;
+    return !waiting || waiting + least(s->what.batch, fresh_left(s)) <= buffer_of(s);
 }
 
 /* A fixed order: decides for the batch that begins. */
@@ -174,7 +178,7 @@ uint64_t fby_echo_wants_fresh(fby_echo *echo, uint32_t seat)
 uint64_t fby_echo_wants_again(fby_echo *echo, uint32_t seat)
 {
     seat_state *s = &echo->seat[seat];
-    if (is_auto(s)) return s->owed < s->what.batch || !s->fresh ? 0 : batch_left(s);
+    if (is_auto(s)) return s->items < s->what.batch || !s->fresh ? 0 : batch_left(s);
     uint64_t left = again_left(s);
     if (!left) return 0;
     if (!s->what.ordered)
@@ -317,8 +321,8 @@ static void unit_leave(fby_echo *echo, uint64_t mask, uint32_t at, uint64_t seat
 static void overflow_drop(fby_echo *echo, uint32_t seat)
 {
     seat_state *s = &echo->seat[seat];
-    uint64_t bit = UINT64_C(1) << seat, most = (uint64_t)((double)s->what.buffer * (s->what.max - 1));
-    if (most < s->what.batch) most = s->what.batch;
+    uint64_t bit = UINT64_C(1) << seat;
+    uint64_t most = (uint64_t)((double)buffer_of(s) * (s->what.max - 1));
     while (s->owed > most) {
         uint64_t at = fby_generator_below(&echo->generator, s->owed);
         uint32_t i = 0;
@@ -464,7 +468,8 @@ bool fby_echo_draw_again(fby_echo *echo, uint32_t seat, uint64_t ready, uint32_t
     out->count = 0;
     out->seats = out->epoch_ends = 0;
     echo->draws++;
-    ready |= UINT64_C(1) << seat;
+    /* auto's are whole batches: alone, it may choose from all that it is owed. */
+    ready = is_auto(s) ? UINT64_C(1) << seat : ready | UINT64_C(1) << seat;
     if (most > FBY_ECHO_DRAW_MOST) most = FBY_ECHO_DRAW_MOST;
     most = (uint32_t)least(most, fby_echo_wants_again(echo, seat));
     if (!most) return false;

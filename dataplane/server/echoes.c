@@ -155,7 +155,9 @@ void fby_echoes_abandon(fby_subscription *task, uint64_t next)
 static bool leaves_room(const fby_subscription *task)
 {
     uint64_t queued = fby_sampler_queued(task->source->sampler, task->bit, task->rank);
-    return !queued || queued + 2 * (uint64_t)task->spec->batch_size <= task->window_samples;
+    uint64_t batch = task->spec->batch_size;
+    return queued < batch ||
+           queued + 2 * batch <= task->window_samples; /* a batch once begun must be filled */
 }
 
 uint64_t fby_echoes_sated(fby_source *source)

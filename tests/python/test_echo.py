@@ -1,6 +1,7 @@
 """Echoes: each fresh sample once an epoch, and again as often as the factor says; whatever stands after the echo runs afresh."""
 
 import collections
+import os
 import random
 import re
 import signal
@@ -356,3 +357,30 @@ def test_a_server_killed_at_any_point_of_an_echo_loses_nothing(hundred, tmp_path
         assert digest(batches) == alone
     for epoch in range(3):
         assert sorted(i for i, flags in emissions(batches, epoch) if not flags & REPEAT) == list(range(100))
+
+
+def test_every_window_buffer_and_batch_comes_to_its_end(thousand, tmp_path):
+    chance = random.Random()
+    seed = chance.randrange(1 << 32)
+    print('seed', seed)
+    chance.seed(seed)
+    for number in range(int(12 * float(os.environ.get("FOREBAY_TEST_SCALE", "1")))):
+        order = chance.choice(["shared", "strict"])
+        kind = chance.choice(["samples", "batches", "auto" if order == "shared" else "samples"])
+        factor = chance.choice([1, 1.2, 2, 3.7, 9])
+        size, buffer, window = chance.choice([1, 7, 64, 300, 1000]), chance.choice([1, 5, 90, 5000]), chance.choice([1, 2, 5])
+        keys = {"order": order, "window": window, "epochs": 2, "batch": {"size": size, "drop_last": chance.random() < 0.3}}
+        if kind == "batches":
+            keys["batch"]["echo"] = {"factor": factor, "buffer": min(buffer, 20)}
+            keys["pipeline"] = AUGMENTED
+        else:
+            keys["pipeline"] = echoed(1, factor="auto" if kind == "auto" else factor, buffer=buffer)
+        spec = write_spec(tmp_path / "a.yaml", thousand, **keys)
+        with Server(tmp_path / f"s{number}", "--workers", chance.choice([1, 3])) as server, Probe(spec, server) as probe:
+            batches = everything(probe)
+            part = 1000 - 1000 % size if keys["batch"]["drop_last"] else 1000
+            for epoch in range(2):
+                fresh = [i for i, flags in emissions(batches, epoch) if not flags & REPEAT]
+                assert len(fresh) == len(set(fresh)) == part, keys
+                assert not keys["batch"]["drop_last"] or {len(b["ids"]) for b in batches if b["epoch"] == epoch} == {size}, keys
+            assert server.status()["audit"]["sound"], keys
