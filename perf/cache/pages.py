@@ -5,14 +5,24 @@ usage: pages.py FOLDER SHARE EPOCHS     as root, where memory cgroups (v1) are m
 Prints a line of JSON: for each epoch but the first, the files of which every byte was in memory when they were read. What
 pages the files had before is dropped first, so that the cgroup pays for those that it reads."""
 
+import ctypes
 import json
+import mmap
 import os
 import pathlib
 import random
 import sys
+import time
 
 GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
+TRIES = 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+LIBC.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_ubyte))
+MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 def in_pages(size):
@@ -41,34 +51,57 @@ class Group:
         self.path.rmdir()
 
 
-def pages_drop(path):
+def pages_in_memory(descriptor, size):
+    """How many of a file's pages lie in the page cache. A read with RWF_NOWAIT doesn't tell: it begins to read ahead."""
+    address = LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    if address == MAP_FAILED:
+        raise OSError(ctypes.get_errno(), "mmap")
+    found = (ctypes.c_ubyte * (in_pages(size) // PAGE))()
+    failed = LIBC.mincore(address, size, found)
+    LIBC.munmap(address, size)
+    if failed:
+        raise OSError(ctypes.get_errno(), "mincore")
+    return sum(page & 1 for page in found)
+
+
+def pages_drop(path, size):
+    """Whether nothing of the file is in memory any more: a page that the kernel has in hand stays."""
     descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return pages_in_memory(descriptor, size) == 0
+    finally:
+        os.close(descriptor)
+
+
+def all_drop(files):
+    left = files
+    for _ in range(TRIES):
+        left = [(path, size) for path, size in left if not pages_drop(path, size)]
+        if not left:
+            return
+        time.sleep(0.2)
+    sys.exit(f"{len(left)} files stay in memory: {left[0][0]}")
 
 
 def read_whole(path, size, buffer):
     """Reads a file; whether all of it was in memory."""
     view = memoryview(buffer)[:size]
     descriptor = os.open(path, os.O_RDONLY)
-    try:
-        found = os.preadv(descriptor, [view], 0, os.RWF_NOWAIT)
-    except BlockingIOError:
-        found = 0
-    done = found
+    hit = pages_in_memory(descriptor, size) == in_pages(size) // PAGE
+    done = 0
     while done < size:
         done += os.preadv(descriptor, [view[done:]], done)
     os.close(descriptor)
-    return found == size
+    return hit
 
 
 def main():
     folder, share, epochs = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
     files = [(path, path.stat().st_size) for path in sorted(pathlib.Path(folder).glob("*/*"))]
     buffer = bytearray(max(size for _, size in files))
-    for path, _ in files:
-        pages_drop(path)
+    all_drop(files)
     group = Group()
     try:
         group.limit(group.used() + int(share * sum(in_pages(size) for _, size in files)))
