@@ -63,11 +63,11 @@ def base_of(kind, found):
 
 
 def best(done):
-    """The greatest speed-up and its kind."""
+    """The greatest speed-up and its kind, of those that ran with the most seeds: one run alone may be luck."""
     found = kinds(done)
     rated = [(kind.speedup(base_of(kind, found)), kind) for kind in found if kind.factor > 1 and base_of(kind, found)]
     rated = [pair for pair in rated if pair[0]]
-    return max(rated, key=lambda pair: pair[0]) if rated else (None, None)
+    return max(rated, key=lambda pair: (len(pair[1].runs), pair[0])) if rated else (None, None)
 
 
 def table(done):
