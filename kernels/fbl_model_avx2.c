@@ -373,7 +373,7 @@ void fby_fbl_model_rans_avx2(fby_fbl_work *work, const uint32_t *shift)
     split(work, &of);
     choose_green(work, &of);
     for (uint32_t p = 0; p < work->channels; p++) {
-        sizes size;
+        sizes size = {0}; /* set by the first row; compilers under sanitizers don't see it */
         choose_predictors(work, &of, p, 0);
         __m256i low = fbl_lane_mask((uint32_t)work->predictor[p][0]);
         __m256i high = fbl_lane_mask((uint32_t)work->predictor[p][1]);

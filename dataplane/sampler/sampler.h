@@ -142,8 +142,8 @@ uint64_t fby_sampler_abandon(fby_sampler *sampler, uint32_t task);
 int fby_sampler_substitute(fby_sampler *sampler, uint32_t task, uint64_t epoch, uint32_t bad, uint32_t *id,
                            uint64_t *turn, bool *repeat);
 
-/* The same for a bad sample that comes again in its epoch: always one that it had, or may have; nothing that is
- * still needed is used up. */
+/* The same for a bad sample that comes again in its epoch: always one that it had, or may have; nothing that
+ * is still needed is used up. */
 int fby_sampler_substitute_again(fby_sampler *sampler, uint32_t task, uint64_t epoch, uint32_t bad,
                                  uint32_t *id, uint64_t *turn);
 

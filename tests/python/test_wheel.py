@@ -44,7 +44,7 @@ def test_the_wheel_carries_all_and_nothing_else(wheel):
         metadata = archive.read(f"forebay-{version}.dist-info/METADATA").decode()
         mode = archive.getinfo("forebay/bin/forebay").external_attr >> 16
     wanted = {"__init__.py", "errors.py", "launch.py", "loader.py", "ops.py", "parity.py", "py.typed", "_forebay.abi3.so", "_forebay.pyi",
-              "_forebay_plan.abi3.so", "_forebay_plan.pyi", "bin/forebay"}
+              "_forebay_plan.abi3.so", "_forebay_plan.pyi", "fbl.py", "_forebay_fbl.abi3.so", "_forebay_fbl.pyi", "bin/forebay"}
     assert names == {f"forebay/{name}" for name in wanted}
     assert mode & 0o111
     assert "License-Expression: Apache-2.0" in metadata and "Requires-Python: >=3.9" in metadata
