@@ -19,7 +19,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "build" / "perf" / "echo-learning.jsonl"
+RESULTS = ROOT / "perf" / "echo" / "runs.jsonl"  # in the tree: the page in docs is made of it
 FOLDER = ROOT / "build" / "perf-data" / "fashion"
 sys.path.append(str(ROOT / "build" / "perf" / "python"))
 sys.dont_write_bytecode = True
