@@ -59,6 +59,9 @@ ssize_t fby_file_read_some(int from, uint8_t *out, size_t length);
 /* A whole open file, malloc'd, 64 zero bytes behind it. NULL: errno. */
 uint8_t *fby_file_read(int from, size_t *length);
 
+enum { FBY_THREADS_MOST = 64 };
+/* The value of --threads; ends the program where it is none. */
+uint64_t fby_threads_parse(struct argp_state *state, const char *value);
 /* The CPUs that this process may run on, at most `most`. */
 uint32_t fby_threads_default(uint32_t most);
 

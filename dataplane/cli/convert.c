@@ -19,7 +19,7 @@
 #include "io/parallel.h"
 #include "ringbuf/wait.h"
 
-enum { OPTION_JSON = 256, OPTION_MAX_SIDE, MOST_THREADS = 64, MOST_SIDE = 1 << 24, SHOWN = 20 };
+enum { OPTION_JSON = 256, OPTION_MAX_SIDE, MOST_SIDE = 1 << 24, SHOWN = 20 };
 
 typedef struct convert_arguments {
     const char *from, *to;
@@ -55,8 +55,7 @@ static error_t option_take(int key, char *value, struct argp_state *state)
         arguments->convert.max_side = (uint32_t)side;
         return 0;
     case 't':
-        if (!fby_count_parse(value, MOST_THREADS, &arguments->threads) || !arguments->threads)
-            argp_error(state, "--threads %s: expected 1 to %d", value, MOST_THREADS);
+        arguments->threads = fby_threads_parse(state, value);
         return 0;
     case OPTION_JSON:
         arguments->json = true;
@@ -244,7 +243,7 @@ static int convert_all(converting *all)
     if (!status) status = fby_convert_list_make(&all->list, arguments->from, &error);
     if (status) return fby_complain(&error);
 
-    uint64_t threads = arguments->threads ? arguments->threads : fby_threads_default(MOST_THREADS);
+    uint64_t threads = arguments->threads ? arguments->threads : fby_threads_default(FBY_THREADS_MOST);
     if (threads > all->list.count) threads = all->list.count ? all->list.count : 1;
     all->started_ns = fby_now_ns();
     fby_progress_line_begin(&all->progress, arguments->quiet, all->list.count, all->list.bytes);

@@ -29,6 +29,14 @@ bool fby_count_parse(const char *text, uint64_t most, uint64_t *out)
     return true;
 }
 
+uint64_t fby_threads_parse(struct argp_state *state, const char *value)
+{
+    uint64_t threads = 0;
+    if (!fby_count_parse(value, FBY_THREADS_MOST, &threads) || !threads)
+        argp_error(state, "--threads %s: expected 1 to %d", value, FBY_THREADS_MOST);
+    return threads;
+}
+
 uint32_t fby_threads_default(uint32_t most)
 {
     cpu_set_t allowed;

@@ -16,7 +16,7 @@
 #include "io/parallel.h"
 #include "ringbuf/wait.h"
 
-enum { OPTION_JSON = 256, MOST_THREADS = 64, LOOK = 64, ROWS = 64 };
+enum { OPTION_JSON = 256, LOOK = 64, ROWS = 64 };
 
 typedef struct verify_arguments {
     char **paths;
@@ -36,8 +36,7 @@ static error_t option_take(int key, char *value, struct argp_state *state)
     verify_arguments *arguments = state->input;
     switch (key) {
     case 't':
-        if (!fby_count_parse(value, MOST_THREADS, &arguments->threads) || !arguments->threads)
-            argp_error(state, "--threads %s: expected 1 to %d", value, MOST_THREADS);
+        arguments->threads = fby_threads_parse(state, value);
         return 0;
     case OPTION_JSON:
         arguments->json = true;
@@ -220,7 +219,8 @@ static int verify_all(verifying *all)
     for (uint32_t i = 0; i < all->arguments->count; i++) {
         if (add_path(all, all->arguments->paths[i], &error)) return fby_complain(&error);
     }
-    uint64_t threads = all->arguments->threads ? all->arguments->threads : fby_threads_default(MOST_THREADS);
+    uint64_t threads =
+        all->arguments->threads ? all->arguments->threads : fby_threads_default(FBY_THREADS_MOST);
     if (threads > all->count) threads = all->count ? all->count : 1;
     all->started_ns = fby_now_ns();
     fby_progress_line_begin(&all->progress, all->arguments->quiet, all->count, all->bytes);

@@ -98,11 +98,6 @@ void fby_echo_leave(fby_echo *echo, uint32_t seat)
     echo->seats &= ~(UINT64_C(1) << seat);
 }
 
-uint64_t fby_echo_seats(const fby_echo *echo)
-{
-    return echo->seats;
-}
-
 static void epoch_begin(fby_echo *echo, uint32_t seat, uint64_t epoch)
 {
     seat_state *s = &echo->seat[seat];

@@ -52,7 +52,6 @@ uint64_t fby_echo_samples(const fby_echo_seat_options *what);
 /* `seat` must be free. */
 void fby_echo_enter(fby_echo *echo, uint32_t seat, const fby_echo_seat_options *what);
 void fby_echo_leave(fby_echo *echo, uint32_t seat);
-uint64_t fby_echo_seats(const fby_echo *echo); /* a bit each */
 /* Gives up the rest of the seat's epoch; `next` begins. */
 void fby_echo_abandon(fby_echo *echo, uint32_t seat, uint64_t next);
 

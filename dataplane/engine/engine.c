@@ -404,6 +404,15 @@ static bool backlog_put(fby_engine *engine, fby_job *job)
     return true;
 }
 
+/* Whether all that a job needs is kept somewhere, so that nothing is read for it. */
+static bool is_unread(const fby_lot *lot, const fby_job *job)
+{
+    if (!lot->echo_count && !fby_plan_has_caches(lot->plan)) return false;
+    fby_work work;
+    work_set(&work, lot, job);
+    return !fby_plan_reads(lot->plan, &work);
+}
+
 void fby_engine_submit(fby_engine *engine, fby_lot *lot)
 {
     uint32_t count = lot->count;
@@ -413,11 +422,9 @@ void fby_engine_submit(fby_engine *engine, fby_lot *lot)
     bool reads = false;
     for (uint32_t i = 0; i < count; i++) {
         fby_job *job = &lot->jobs[i];
-        fby_work work;
-        work_set(&work, lot, job);
         job->lot = lot;
         job->reason = FBY_REASON_NONE;
-        job->unread = !fby_plan_reads(lot->plan, &work);
+        job->unread = is_unread(lot, job);
         fby_store_relaxed_u64(&job->state, JOB_AT_REST);
         reads = reads || !job->unread;
         if (engine->backlog_count == 0 && job_put(engine, job)) continue;

@@ -262,6 +262,11 @@ void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache, fby
     if (before) fby_cache_release(&before);
 }
 
+bool fby_plan_has_caches(const fby_plan *plan)
+{
+    return plan->caches;
+}
+
 uint32_t fby_plan_stages(const fby_plan *plan)
 {
     return plan->stage_count;

@@ -59,6 +59,9 @@ int32_t fby_plan_echo_stage(const fby_plan *plan, uint32_t branch);
 /* Has a stage keep what it makes in `cache`, which the plan holds. Before the plan is run. */
 void fby_plan_cache_attach(fby_plan *plan, uint32_t stage, fby_cache *cache, fby_cache_pack pack);
 
+/* Whether any stage has a cache. */
+bool fby_plan_has_caches(const fby_plan *plan);
+
 /* What a stage has cost since the plan was made. Work is lazy and fused, so it counts where it was asked for:
  * decoding at `decode`, whichever op needed the pixels; a resize at the op that set it, with its conversion
  * where it goes straight into the batch. */

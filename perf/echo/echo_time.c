@@ -12,27 +12,16 @@
 #include <time.h>
 
 #include "perf/side/side.h"
+#include "perf/side/trainer.h"
 
 typedef struct course {
     uint64_t batches, samples, fresh;
     double in_steps;
 } course;
 
-static fby_batch *batch_take(fby_task *task)
-{
-    fby_error error = FBY_ERROR_INIT;
-    fby_batch *batch = NULL;
-    int status;
-    do {
-        status = fby_task_next(task, -1, &batch, &error);
-    } while (status == FBY_EINTR);
-    if (status) perf_side_fail("no batch: %s", error.text);
-    return batch;
-}
-
 static void step(course *course, fby_task *task, const struct timespec *length)
 {
-    fby_batch *batch = batch_take(task);
+    fby_batch *batch = perf_trainer_next(task);
     const uint32_t *flags = fby_batch_flags(batch);
     course->batches++;
     course->samples += fby_batch_count(batch);

@@ -2,7 +2,8 @@
 
 import pytest
 from PIL import Image
-from processes import EEND, EINVAL, ENOMEM, Probe, Server, eventually, hundred, write_spec  # noqa: F401
+from processes import ENOMEM, Probe, Server, eventually, hundred, write_spec  # noqa: F401
+from test_server_many import digest, everything
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -18,16 +19,6 @@ def pipeline(*before, pack="none"):
 
 def without_cache(ops):
     return [op for op in ops if not (isinstance(op, dict) and "cache" in op)]
-
-
-def everything(probe):
-    batches = probe.batches()
-    assert batches.pop()["error"] == EEND
-    return batches
-
-
-def digest(batches):
-    return [(b["epoch"], b["index"], b["ids"], b["labels"], b["flags"], b["hash"]) for b in batches]
 
 
 @pytest.mark.parametrize("pack", ["none", "fast", "small"])

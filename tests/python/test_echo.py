@@ -12,6 +12,7 @@ import conftest
 import pytest
 from PIL import Image
 from processes import EEND, FOREBAY, Probe, Server, eventually, hundred, write_spec  # noqa: F401
+from test_server_many import digest, everything, turns
 from test_server_crash import HITS, OF_ECHOES, CrashingServer, crash_at
 
 pytestmark = pytest.mark.usefixtures("surroundings")
@@ -33,12 +34,6 @@ def thousand(tmp_path_factory):
 def echoed(place, **echo):
     """The pipeline with an echo before its op number `place`."""
     return [*AUGMENTED[:place], {"echo": echo}, *AUGMENTED[place:]]
-
-
-def everything(probe):
-    batches = probe.batches()
-    assert batches.pop()["error"] == EEND
-    return batches
 
 
 def emissions(batches, epoch):
@@ -69,10 +64,6 @@ def test_each_fresh_once_and_again_as_often_as_the_factor_says(hundred, tmp_path
             assert [b["index"] for b in own] == list(range(len(own)))
 
 
-def digest(batches):
-    return [(b["epoch"], b["index"], b["ids"], b["labels"], b["flags"], b["hash"]) for b in batches]
-
-
 @pytest.mark.parametrize("order", ["shared", "strict"])
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_what_stands_before_is_done_once_and_what_stands_after_afresh(hundred, tmp_path, place, order):
@@ -94,11 +85,7 @@ def test_three_tasks_share_an_echo(thousand, tmp_path, order):
     specs = [write_spec(tmp_path / f"{n}.yaml", thousand, order=order, pipeline=echoed(1, factor=2, buffer=100), batch={"size": 20}, epochs=2) for n in range(3)]
     with Server(tmp_path / "server") as server:
         probes = [Probe(spec, server) for spec in specs]
-        taken = [[] for _ in probes]
-        for _ in range(200):
-            for probe, batches in zip(probes, taken):
-                batches.append(probe.ask("next"))
-                probe.ask(f"release {batches[-1]['batch']}")
+        taken = turns(probes, 200)
         for batches in taken:
             for epoch in range(2):
                 check_epoch(batches, epoch, range(1000), 2)
@@ -204,17 +191,7 @@ def test_ranks_get_equal_parts_fresh_and_again(hundred, tmp_path, ranks, order):
     spec = write_spec(tmp_path / "a.yaml", hundred, order=order, ranks=ranks, pipeline=echoed(1, factor=1.5, buffer=16), batch={"size": 4}, epochs=2)
     with Server(tmp_path / "server") as server:
         probes = [Probe(spec, server, rank=rank) for rank in range(ranks)]
-        taken = [[] for _ in probes]
-        going = set(range(ranks))
-        while going:
-            for rank in sorted(going):
-                answer = probes[rank].ask("next")
-                if "error" in answer:
-                    assert answer["error"] == EEND, answer
-                    going.discard(rank)
-                    continue
-                taken[rank].append(answer)
-                probes[rank].ask(f"release {answer['batch']}")
+        taken = turns(probes)
         part = -(-100 // ranks)
         for epoch in range(2):
             fresh = [i for batches in taken for i, flags in emissions(batches, epoch) if not flags]
