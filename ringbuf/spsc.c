@@ -14,16 +14,6 @@
  * a slot of the return ring only after its block was delivered once more through S1. Hence no head is read
  * by the other side to find room. */
 
-/* A producer's next slots are in its consumer's cache. Fetched one by one as they are written, each costs a
- * whole way between the cores; asked for this many slots ahead, once a cache line, the ways overlap. */
-enum { SLOTS_AHEAD = 48, CACHE_LINE = 64 };
-
-static void slots_fetch(void *entries, uint32_t place, uint32_t mask, uint32_t entry_bytes)
-{
-    if (place % (CACHE_LINE / entry_bytes) == 0)
-        fby_prefetch_write((uint8_t *)entries + (uint64_t)((place + SLOTS_AHEAD) & mask) * entry_bytes);
-}
-
 static bool is_power_of_two(uint32_t number)
 {
     return number != 0 && (number & (number - 1)) == 0;
@@ -62,19 +52,6 @@ void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t 
         .mask = capacity - 1,
     };
     writer->down->capacity = capacity;
-}
-
-void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descriptor)
-{
-    const fby_ring_entry entry = {
-        .block = descriptor->block,
-        .generation = descriptor->generation,
-        .run = (uint64_t)descriptor->first | (uint64_t)descriptor->count << 16 |
-               (uint64_t)descriptor->flags << 32 |
-               (uint64_t)(descriptor->batch & FBY_DESCRIPTOR_BATCH_MASK) << 40,
-    };
-    fby_data_write(&writer->entries[writer->tail & writer->mask], &entry, sizeof entry);
-    slots_fetch(writer->entries, writer->tail++, writer->mask, sizeof *writer->entries);
 }
 
 void fby_delivery_publish(fby_delivery_writer *writer)
@@ -157,14 +134,6 @@ int fby_returns_writer_init(fby_returns_writer *writer, void *up, uint64_t up_by
         .mask = capacity - 1,
     };
     return 0;
-}
-
-void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t generation)
-{
-    uint64_t entry = (uint64_t)generation << 32 | block;
-    /* Relaxed: S2 publishes it. Atomic, because a hostile client may write while the server reads. */
-    fby_store_relaxed_u64(&writer->entries[writer->tail & writer->mask], entry);
-    slots_fetch(writer->entries, writer->tail++, writer->mask, sizeof *writer->entries);
 }
 
 void fby_returns_publish(fby_returns_writer *writer)

@@ -21,6 +21,7 @@
 
 #include <forebay/error.h>
 
+#include "ringbuf/atomic.h"
 #include "ringbuf/layout.h"
 
 /* What a ring entry says. */
@@ -39,6 +40,16 @@ enum { FBY_DESCRIPTOR_BATCH_MASK = (1 << 24) - 1, FBY_DESCRIPTOR_COUNT_MOST = UI
 uint64_t fby_down_bytes(uint32_t capacity);
 uint64_t fby_up_bytes(uint32_t capacity);
 
+/* A producer's next slots are in its consumer's cache. Fetched one by one as they are written, each costs a
+ * whole way between the cores; asked for this many slots ahead, once a cache line, the ways overlap. */
+enum { FBY_SLOTS_AHEAD = 32, FBY_CACHE_LINE = 64 };
+
+static inline void fby_slots_fetch(void *entries, uint32_t place, uint32_t mask, uint32_t entry_bytes)
+{
+    if (place % (FBY_CACHE_LINE / entry_bytes) == 0)
+        fby_prefetch_write((uint8_t *)entries + (uint64_t)((place + FBY_SLOTS_AHEAD) & mask) * entry_bytes);
+}
+
 /* --- delivery, the server's side ------------------------------------------------------------------------ */
 
 typedef struct fby_delivery_writer {
@@ -49,8 +60,21 @@ typedef struct fby_delivery_writer {
 
 /* Over a freshly created down region: writes capacity, starts at zero. */
 void fby_delivery_writer_init(fby_delivery_writer *writer, void *down, uint32_t capacity);
-/* Writes one entry; not visible before publish. The caller's ledger guarantees that there is room. */
-void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descriptor);
+/* Writes one entry; not visible before publish. The caller's ledger guarantees that there is room. Inline, as
+ * is its counterpart: called, either costs more than what it does. */
+static inline void fby_delivery_put(fby_delivery_writer *writer, const fby_descriptor *descriptor)
+{
+    const fby_ring_entry entry = {
+        .block = descriptor->block,
+        .generation = descriptor->generation,
+        .run = (uint64_t)descriptor->first | (uint64_t)descriptor->count << 16 |
+               (uint64_t)descriptor->flags << 32 |
+               (uint64_t)(descriptor->batch & FBY_DESCRIPTOR_BATCH_MASK) << 40,
+    };
+    fby_data_write(&writer->entries[writer->tail & writer->mask], &entry, sizeof entry);
+    fby_slots_fetch(writer->entries, writer->tail++, writer->mask, sizeof *writer->entries);
+}
+
 /* Makes what was put visible. Follow with fby_wake_client (wait.h), once per batch of puts. */
 void fby_delivery_publish(fby_delivery_writer *writer);
 
@@ -84,8 +108,16 @@ typedef struct fby_returns_writer {
 
 int fby_returns_writer_init(fby_returns_writer *writer, void *up, uint64_t up_bytes, uint32_t capacity,
                             fby_error *error);
-void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t generation);
-/* Follow with fby_wake_server (wait.h). */
+/* Writes one entry; not visible before publish. */
+static inline void fby_returns_put(fby_returns_writer *writer, uint32_t block, uint32_t generation)
+{
+    uint64_t entry = (uint64_t)generation << 32 | block;
+    /* Relaxed: S2 publishes it. Atomic, because a hostile client may write while the server reads. */
+    fby_store_relaxed_u64(&writer->entries[writer->tail & writer->mask], entry);
+    fby_slots_fetch(writer->entries, writer->tail++, writer->mask, sizeof *writer->entries);
+}
+
+/* Follow with fby_wake_conductor (wait.h). */
 void fby_returns_publish(fby_returns_writer *writer);
 
 /* --- returns, the server's side ---------------------------------------------------------------------------
