@@ -46,17 +46,19 @@ CACHE = {"cache": {"memory": "300MiB"}}  # changes no pixel: spares decoding
 # --- what was found ----------------------------------------------------------------------------------------------------
 
 
+def rows():
+    """All runs so far, of every kind."""
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
 def results():
-    """{configuration: curve} of all runs so far; a curve is rows of [emitted, fresh, accuracy]."""
-    if not RESULTS.exists():
-        return {}
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    return {Configuration(**row["configuration"]): row["curve"] for row in rows if "timed" not in row}
+    """{configuration: curve} of the grid's runs; a curve is rows of [emitted, fresh, accuracy]."""
+    return {Configuration(**row["configuration"]): row["curve"] for row in rows() if "timed" not in row and "disk" not in row}
 
 
 def timed_results():
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    return {Configuration(**row["configuration"]): row for row in rows if "timed" in row}
+    """{configuration: row} of the runs by the clock."""
+    return {Configuration(**row["configuration"]): row for row in rows() if "timed" in row}
 
 
 def result_add(row):
@@ -86,11 +88,12 @@ def target(done):
 
 
 def reached(curve, wanted):
-    """(emitted, fresh) where the accuracy first is `wanted`, between two evaluations by proportion; None: never."""
-    for before, row in zip([[0, 0, 0.1], *curve], curve):
+    """(emitted, fresh, and the seconds of a run by the clock) where the accuracy first is `wanted`, between two evaluations by
+    proportion; None: never."""
+    for before, row in zip([[0, 0, 0.1, 0], *curve], curve):
         if row[2] >= wanted:
             part = (wanted - before[2]) / (row[2] - before[2])
-            return tuple(low + part * (high - low) for low, high in zip(before[:2], row[:2]))
+            return tuple(low + part * (high - low) for low, high in zip([*before[:2], *before[3:]], [*row[:2], *row[3:]]))
     return None
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import grid
+from disk import WAYS, disk_results
 from grid import BATCH, BUFFER, RATES, SEEDS, SLOWNESS, baseline, reached, results, steps, target, timed_results, tuned
 
 PAGE = grid.ROOT / "docs" / "echo-study.md"
@@ -90,21 +91,37 @@ def table(done):
 def timed_table(done):
     wanted, rows = target(done), []
     for configuration, row in timed_results().items():
-        curve = row["curve"]
-        for before, after in zip(curve, curve[1:]):
-            if before[2] < wanted <= after[2]:
-                part = (wanted - before[2]) / (after[2] - before[2])
-                seconds = before[3] + part * (after[3] - before[3])
-                name = "1" if configuration.factor == 1 else f"{configuration.factor:g}, {configuration.place}, buffer {configuration.buffer:,}"
-                emitted = before[0] + part * (after[0] - before[0])
-                counted = steps(configuration, emitted) * row["timed"]["step_s"]
-                rows.append((seconds, f"| {name} | {emitted:,.0f} | {counted:,.0f} | {seconds:,.0f} |"))
-                break
+        at = reached(row["curve"], wanted)
+        if at:
+            emitted, _, seconds = at
+            name = "1" if configuration.factor == 1 else f"{configuration.factor:g}, {configuration.place}, buffer {configuration.buffer:,}"
+            counted = steps(configuration, emitted) * row["timed"]["step_s"]
+            rows.append((seconds, f"| {name} | {emitted:,.0f} | {counted:,.0f} | {seconds:,.0f} |"))
     head = ["| factor | samples trained on | seconds, counted | seconds, measured |", "| --- | --- | --- | --- |"]
     if len(rows) < 2:
         return "Not run."
     rows.sort(key=lambda row: row[0])
     return "\n".join([*head, *(text for _, text in rows)]) + f"\n\nThat is {rows[-1][0] / rows[0][0]:.2f}x less."
+
+
+def disk_table(done):
+    """Means over the seeds of each way."""
+    wanted, found = target(done), disk_results()
+    if not found:
+        return "Not run."
+    lines, first = ["| from a slow disk | seeds there | samples/s | fresh ones/s | seconds to the target | against as it comes |",
+                    "| --- | --- | --- | --- | --- | --- |"], None
+    for way in WAYS:
+        curves = [row["curve"] for (name, _), row in found.items() if name == way]
+        if not curves:
+            continue
+        rates = [f"{statistics.mean(curve[-1][i] / curve[-1][3] for curve in curves):,.0f}" for i in (0, 1)]
+        there = [at[2] for at in (reached(curve, wanted) for curve in curves) if at]
+        mean = statistics.mean(there) if there else None
+        first = first or mean
+        told = [f"{mean:,.0f}", f"{first / mean:.2f}x"] if mean and first else ["-", "-"]
+        lines.append(f"| {way} | {len(there)} of {len(curves)} | {' | '.join([*rates, *told])} |")
+    return "\n".join(lines)
 
 
 def missing(done):
@@ -148,7 +165,7 @@ def main():
         sys.exit("there is no run yet: perf/echo/grid.py")
     ends = [grid.final(done[baseline(rate=tuned(done), seed=seed)]) for seed in SEEDS if baseline(rate=tuned(done), seed=seed) in done]
     told = f"Final accuracy of factor 1 (rate {tuned(done):g}, {len(ends)} seeds): {statistics.mean(ends):.4f}; the target: {target(done):.4f}. {missing(done)}"
-    parts = {"summary": told, "table": table(done), "timed": timed_table(done)}
+    parts = {"summary": told, "table": table(done), "timed": timed_table(done), "disk": disk_table(done)}
     if sys.argv[1:] == ["--json"]:
         speedup, kind = best(done)
         where = f"factor {kind.factor:g}, {kind.place}, buffer {kind.buffer}, batch {kind.batch}, {len(kind.runs)} seeds" if kind else ""

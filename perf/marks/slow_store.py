@@ -1,52 +1,18 @@
 """Samples per second from a throttled disk, beside a trainer four times as fast: as they come, with echo's auto, from a cache of half the data."""
 
-import contextlib
 import json
-import os
-import pathlib
 import subprocess
 import time
 
 from measure import BUILD, DATA, Result, Server, Unavailable, ahead_of_others, imagenet, wait_until_quiet
+from slow_disk import pages_drop, throttled
 
-GROUPS = pathlib.Path("/sys/fs/cgroup/blkio")
 BYTES_PER_S = 8 << 20
 SLOWNESS = 4  # the disk's time for a batch, in steps
 BATCH = 16
 WARM_S, MEASURED_S = 3, 8
 CACHED = 0.5
 SIDE = 64  # of what is delivered: small, so that the disk decides
-
-
-def pages_drop(folder):
-    """Whoever reads next finds nothing in the page cache, as with a data set much larger than memory."""
-    for path in folder.glob("*/*"):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def throttled(process, folder):
-    """A process whose reads from the disk of `folder` are slow, in a blkio cgroup (v1)."""
-    device = os.stat(folder).st_dev
-    # A partition is throttled as its whole disk.
-    node = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
-    disk = (node.parent if (node / "partition").exists() else node) / "dev"
-    group = GROUPS / f"forebay-perf-{process.pid}"
-    try:
-        number = disk.read_text().strip()
-        group.mkdir()
-        (group / "blkio.throttle.read_bps_device").write_text(f"{number} {BYTES_PER_S}")
-        (group / "cgroup.procs").write_text(str(process.pid))
-    except OSError as error:
-        raise Unavailable(f"a throttled disk needs root, blkio cgroups (v1) and a data set on a disk of its own number: {error}") from None
-    try:
-        yield
-    finally:
-        for task in (group / "cgroup.procs").read_text().split():
-            (GROUPS / "cgroup.procs").write_text(task)
-        group.rmdir()
 
 
 def spec_write(name, folder, before_decode=(), after_decode=()):
@@ -62,12 +28,12 @@ def run(folder, spec, warm_s, step_us):
     with ahead_of_others():
         server = Server()
     try:
-        with throttled(server.process, folder), ahead_of_others():
+        with throttled(server.process.pid, folder, BYTES_PER_S), ahead_of_others():
             wait_until_quiet(limit=20)
             command = [BUILD / "perf/echo/perf_echo_time", server.socket, spec, str(step_us), str(warm_s), str(MEASURED_S)]
             trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             while trainer.poll() is None:
-                pages_drop(folder)
+                pages_drop(folder.glob("*/*"))
                 time.sleep(0.5)
             out = trainer.communicate()[0]
     finally:
