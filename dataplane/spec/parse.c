@@ -635,7 +635,7 @@ int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t le
     }
     spec->batch_size = 64;
     spec->ranks = 1;
-    spec->window = 3;
+    spec->window = FBY_SPEC_WINDOW;
     spec->max_errors = 0.001;
     spec->sample_timeout_ns = UINT64_C(30000000000);
     with.spec = spec;

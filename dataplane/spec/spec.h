@@ -63,6 +63,11 @@ typedef struct fby_spec_echo {
     uint32_t line;
 } fby_spec_echo;
 
+/* A window in batches, unless a spec says how many: one held, one that waits, one under way, and one more.
+ * With three, tasks that share their draws, of which one was once held up, would draw by turns from then on:
+ * when one needs a batch the others have no room for it. */
+enum { FBY_SPEC_WINDOW = 4 };
+
 typedef struct fby_spec {
     char *name; /* file name or "spec", for messages */
     fby_dataset_kind dataset_kind;
@@ -80,7 +85,7 @@ typedef struct fby_spec {
     uint32_t batch_size;
     bool drop_last;
     uint32_t ranks;
-    uint32_t window; /* batches */
+    uint32_t window; /* batches; FBY_SPEC_WINDOW unless told, and more with an echo */
     fby_on_error on_error;
     double max_errors; /* < 1: part of an epoch; >= 1: a count */
     uint64_t sample_timeout_ns;

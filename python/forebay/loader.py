@@ -114,7 +114,7 @@ class Loader:
     order         "shared": samples in whatever order lets all tasks of the machine share the work; "strict": the permutation
                   of (seed, epoch), reproducible to the byte; "sequential".
     batch_echo    how often whole batches are delivered, or {"factor": 2, "buffer": 8}. `echo` in the pipeline emits samples again.
-    window        batches that may be held, under way and being filled at once; None: 3, and more with an echo. Holding them all is
+    window        batches that may be held, under way and being filled at once; None: 4, and more with an echo. Holding them all is
                   a WindowError.
     on_error      "fail", or "skip": a bad sample is replaced, up to `max_errors` (a ratio or a count).
     ranks, rank   how many processes share this task's epochs, each getting an equal part, and which of them this is; ranks="auto": as

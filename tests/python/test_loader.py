@@ -202,7 +202,7 @@ def test_a_batch_is_held_until_its_last_view_dies(open_loader, look):
 
 
 def test_the_window_error_says_what_to_do(open_loader):
-    with pytest.raises(forebay.WindowError, match=r"all 3 batches.*window=3.*writable=True"):
+    with pytest.raises(forebay.WindowError, match=r"all 4 batches.*window=4.*writable=True"):
         list(open_loader())
 
 

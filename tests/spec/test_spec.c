@@ -50,7 +50,7 @@ Test(spec, defaults)
     cr_assert_eq(spec->batch_size, 64);
     cr_assert_eq(spec->drop_last, false);
     cr_assert_eq(spec->ranks, 1);
-    cr_assert_eq(spec->window, 3);
+    cr_assert_eq(spec->window, FBY_SPEC_WINDOW);
     cr_assert_eq(spec->on_error, FBY_ON_ERROR_FAIL);
     cr_assert_eq(spec->max_errors, 0.001);
     cr_assert_eq(spec->sample_timeout_ns, UINT64_C(30000000000));
@@ -282,14 +282,14 @@ Test(spec, echoes)
     cr_assert_eq(spec->echo.kind, FBY_ECHO_SAMPLES);
     cr_assert_float_eq(spec->echo.factor, 2.5, 0);
     cr_assert_eq(spec->echo.buffer, 7);
-    cr_assert_eq(spec->window, 3 + 3, "what lies ready while fresh ones are made");
+    cr_assert_eq(spec->window, FBY_SPEC_WINDOW + 3, "what lies ready while fresh ones are made");
     fby_spec_free(&spec);
     spec = parse(HEAD "pipeline: [decode, echo: auto, center_crop: 3]\n");
     cr_assert_float_eq(spec->echo.factor, 0, 0);
     cr_assert_float_eq(spec->echo.max, 5, 0);
     fby_spec_free(&spec);
-    spec = parse(HEAD "window: 4\npipeline: [decode, echo: 9, center_crop: 3]\n");
-    cr_assert_eq(spec->window, 4);
+    spec = parse(HEAD "window: 2\npipeline: [decode, echo: 9, center_crop: 3]\n");
+    cr_assert_eq(spec->window, 2);
     fby_spec_free(&spec);
     spec = parse(HEAD "batch: {size: 3, echo: 2}\n" PIPELINE);
     cr_assert_eq(spec->echo.kind, FBY_ECHO_BATCHES);
