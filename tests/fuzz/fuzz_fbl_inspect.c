@@ -1,12 +1,13 @@
 /* What plans the reading of FBL files: header, tile index and metadata of any content. */
+#include <forebay/fbl.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <forebay/fbl.h>
+#include "tests/fuzz/fbl_sealed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void inspect(const uint8_t *data, size_t size)
 {
     static fby_fbl_decoder *decoder;
     fby_fbl_open_options options = FBY_FBL_OPEN_OPTIONS_INIT;
@@ -19,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!decoder && fby_fbl_decoder_create(&decoder)) abort();
     options.partial = size % 2;
     int header = fby_fbl_info_read(data, size, &info, &error);
-    if (fby_fbl_open(decoder, data, size, &options, &info, &error)) return 0;
+    if (fby_fbl_open(decoder, data, size, &options, &info, &error)) return;
     if (header) abort();
     uint64_t end = info.prefix_bytes;
     for (uint32_t i = 0; !fby_fbl_tile_read(decoder, i, &tile, NULL); i++) {
@@ -31,5 +32,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const uint8_t *bytes = chunk;
         if (length && bytes + length > data + size) abort();
     }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *bytes = fbl_sealed(data, size);
+    inspect(data, size);
+    inspect(bytes, size);
+    free(bytes);
     return 0;
 }

@@ -1,9 +1,10 @@
 /* FBL files of any content, a region at a time: where the whole is good, a region has its pixels. */
+#include <forebay/fbl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <forebay/fbl.h>
+#include "tests/fuzz/fbl_sealed.h"
 
 enum { MOST_PIXELS = 1 << 16, MOST_BYTES = MOST_PIXELS * 8 };
 
@@ -18,7 +19,7 @@ static uint32_t hash_of(const uint8_t *data, size_t size)
     return hash;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void decode_region(const uint8_t *data, size_t size)
 {
     static fby_fbl_decoder *decoder;
     static uint8_t whole[MOST_BYTES], part[MOST_BYTES];
@@ -31,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.max_pixels = MOST_PIXELS;
     options.trust = true;
     options.partial = hash >> 31;
-    if (fby_fbl_open(decoder, data, size, &options, &info, NULL)) return 0;
+    if (fby_fbl_open(decoder, data, size, &options, &info, NULL)) return;
     output.data = whole;
     int verdict = fby_fbl_decode(decoder, NULL, &output, NULL);
 
@@ -41,12 +42,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     output.data = part;
     if (fby_fbl_decode(decoder, &region, &output, NULL)) {
         if (!verdict) abort();
-        return 0;
+        return;
     }
     const size_t pixel = (size_t)info.channels * (info.bits > 8 ? 2 : 1);
     for (uint32_t y = 0; y < region.height && !verdict; y++) {
         const uint8_t *want = whole + ((size_t)(region.y + y) * info.width + region.x) * pixel;
         if (memcmp(part + (size_t)y * region.width * pixel, want, region.width * pixel)) abort();
     }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *bytes = fbl_sealed(data, size);
+    decode_region(bytes, size);
+    free(bytes);
     return 0;
 }
