@@ -4,10 +4,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "dataplane/sampler/sampler.h"
 #include "dataplane/server/split.h"
 #include "io/reader.h"
 
 enum { READ_PADDING = 64 };
+
+uint64_t fby_graph_part(const fby_graph_task *task)
+{
+    const fby_spec *spec = task->spec;
+    return fby_sampler_part(task->samples, spec->ranks, spec->batch_size, spec->drop_last);
+}
 
 int fby_graph_make(fby_graph **out, const fby_dataset *dataset, const fby_spec *const *specs,
                    const char *const *labels, uint32_t count, fby_error *error)
@@ -28,6 +35,7 @@ int fby_graph_make(fby_graph **out, const fby_dataset *dataset, const fby_spec *
         graph->tasks[t] = (fby_graph_task){.spec = specs[t], .label = labels[t]};
         status = fby_split_ids(&ids, &graph->tasks[t].samples, specs[t], dataset, error);
         free(ids);
+        if (!status) status = fby_spec_check_steps(specs[t], fby_graph_part(&graph->tasks[t]), error);
     }
     if (status) goto failed;
     graph->stage_count = fby_plan_stages(graph->plan);

@@ -30,6 +30,9 @@ typedef struct fby_graph {
     double decode_us, transform_us;
 } fby_graph;
 
+/* Fresh samples of a rank's epoch. */
+uint64_t fby_graph_part(const fby_graph_task *task);
+
 /* Merges the pipelines of `count` specs over `dataset`; all that it is given must live longer. */
 int fby_graph_make(fby_graph **out, const fby_dataset *dataset, const fby_spec *const *specs,
                    const char *const *labels, uint32_t count, fby_error *error);

@@ -31,14 +31,14 @@ static void shape_text(char *out, size_t bytes, const fby_branch_info *branch)
         length += (size_t)snprintf(out + length, bytes - length, i ? " x %u" : "%u", branch->shape[i]);
 }
 
-/* Of an epoch, for each rank: parts are made equal by padding, with drop_last by leaving out; what an echo
- * emits again counts too, but for auto's, which nobody knows. */
+/* Of an epoch, for each rank; what an echo emits again counts too, but for auto's where nobody knows how many
+ * they will be. */
 static unsigned long long batches_of(const fby_graph_task *task)
 {
     const fby_spec *spec = task->spec;
     uint64_t size = spec->batch_size;
-    uint64_t part = spec->drop_last ? task->samples / spec->ranks / size * size
-                                    : (task->samples + spec->ranks - 1) / spec->ranks;
+    if (spec->steps_per_epoch) return spec->steps_per_epoch;
+    uint64_t part = fby_graph_part(task);
     double factor = spec->echo.kind && spec->echo.factor > 0 ? spec->echo.factor : 1;
     uint64_t fresh = (part + size - 1) / size;
     if (spec->echo.kind == FBY_ECHO_BATCHES) return (uint64_t)((double)fresh * factor);
@@ -50,9 +50,15 @@ static unsigned long long batches_of(const fby_graph_task *task)
 static const char *ranks_text(char *out, size_t bytes, const fby_graph_task *task)
 {
     const fby_spec_echo *echo = &task->spec->echo;
+    bool is_auto = echo->kind && !(echo->factor > 0);
+    int length = 0;
     *out = 0;
-    if (task->spec->ranks > 1) snprintf(out, bytes, " for each of %u ranks", task->spec->ranks);
-    if (echo->kind && !(echo->factor > 0)) snprintf(out, bytes, " fresh, and more as time goes");
+    if (task->spec->ranks > 1) length = snprintf(out, bytes, " for each of %u ranks", task->spec->ranks);
+    if (is_auto && task->spec->steps_per_epoch)
+        snprintf(out + length, bytes - (size_t)length, ", with %llu fresh samples",
+                 (unsigned long long)fby_graph_part(task));
+    else if (is_auto)
+        snprintf(out, bytes, " fresh, and more as time goes");
     return out;
 }
 
@@ -85,7 +91,7 @@ void fby_graph_print_one(const fby_graph *graph)
     const fby_graph_task *task = &graph->tasks[0];
     const fby_spec *spec = task->spec;
     fby_branch_info branch = fby_plan_branch(graph->plan, 0);
-    char shape[128], size[32], ranks[48], marks[64];
+    char shape[128], size[32], ranks[96], marks[64];
     shape_text(shape, sizeof shape, &branch);
     printf("%s\n", task->label);
     printf("  data set   %s: %llu samples, %u classes, the largest file %s\n",

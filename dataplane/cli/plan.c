@@ -140,7 +140,6 @@ static int plans_load(plans *all, const plan_arguments *arguments, fby_error *er
     int status = FBY_OK;
     for (uint32_t i = 0; i < count && !status; i++) {
         status = fby_spec_load(&all->specs[i], arguments->specs[i], error);
-        if (!status) status = fby_spec_check_served(all->specs[i], error);
         if (!status) status = dataset_get(all, i, arguments->cache, error);
     }
     return status ? status : graphs_make(all, error);

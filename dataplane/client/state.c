@@ -61,8 +61,12 @@ void fby_had_add(fby_task *task, const fby_batch *batch)
     bool fresh_only = task->identity.echo == FBY_STATE_ECHO_FREE;
     for (uint32_t i = 0; i < batch->count; i++) {
         uint64_t id = batch->ids[i];
-        task->had_samples += !fresh_only || !(batch->flags[i] & FBY_SAMPLE_REPEAT);
+        bool repeat = batch->flags[i] & FBY_SAMPLE_REPEAT;
+        task->had_samples += !fresh_only || !repeat;
         if (!task->had || id >= task->identity.samples) continue;
+        /* What comes again before it came itself, in place of a bad sample or because its own batch waits for
+         * such a one, is still to come fresh. */
+        if (repeat && !(task->had[id / 64] >> id % 64 & 1)) continue;
         task->had[id / 64] |= UINT64_C(1) << id % 64;
         if (task->had_counts && task->had_counts[id] < UINT8_MAX) task->had_counts[id]++;
     }

@@ -9,7 +9,7 @@ enum { TRIES = 8 };
 
 typedef struct seat_state {
     fby_echo_seat_options what;
-    uint64_t total;                       /* emissions of an epoch; 0: auto */
+    uint64_t total;                       /* emissions of an epoch; 0: as time goes */
     uint64_t epoch, fresh, came, emitted; /* of the current epoch: drawn fresh, made, emitted */
     uint64_t owed, items;
     fby_echo_units own; /* a fixed order's */
@@ -52,14 +52,26 @@ static uint64_t emissions_of(double factor, uint64_t count)
 
 uint64_t fby_echo_samples(const fby_echo_seat_options *what)
 {
-    if (!(what->factor > 0)) return 0;
+    if (!(what->factor > 0)) return what->total;
     uint64_t total = emissions_of(what->factor, what->part);
     return what->drop_last ? total - total % what->batch : total;
 }
 
 static bool is_auto(const seat_state *seat)
 {
-    return seat->total == 0;
+    return !(seat->what.factor > 0);
+}
+
+/* Auto whose epochs end with their last fresh sample. */
+static bool is_free(const seat_state *seat)
+{
+    return is_auto(seat) && !seat->total;
+}
+
+/* How often a sample comes, at most where it is auto. */
+static double times_of(const seat_state *seat)
+{
+    return is_auto(seat) ? seat->what.max : seat->what.factor;
 }
 
 void fby_echo_enter(fby_echo *echo, uint32_t seat, const fby_echo_seat_options *what)
@@ -143,6 +155,22 @@ static bool has_room(const seat_state *s, uint64_t coming)
     return !waiting || waiting + least(s->what.batch, fresh_left(s)) <= buffer_of(s);
 }
 
+/* Emissions again that the buffer of an auto holds. */
+static uint64_t buffer_again(const seat_state *s)
+{
+    return (uint64_t)((double)buffer_of(s) * (s->what.max - 1));
+}
+
+/* Auto with a total: whether more would be due than its buffer holds, with one more batch of fresh samples.
+ */
+static bool is_behind(const seat_state *s)
+{
+    double again = (double)(s->total - s->what.part);
+    double fresh = (double)(s->fresh + least(s->what.batch, fresh_left(s)));
+    uint64_t due = (uint64_t)(again * fresh / (double)s->what.part);
+    return due > s->emitted - s->fresh + buffer_again(s);
+}
+
 /* A fixed order: decides for the batch that begins. */
 static void batch_decide(seat_state *s)
 {
@@ -161,7 +189,8 @@ uint64_t fby_echo_wants_fresh(fby_echo *echo, uint32_t seat)
 {
     seat_state *s = &echo->seat[seat];
     uint64_t left = fresh_left(s);
-    if (is_auto(s) || !left) return left;
+    if (is_free(s) || !left) return left;
+    if (is_auto(s)) return is_behind(s) && again_left(s) ? 0 : left;
     if (!s->what.ordered) {
         uint64_t coming = s->fresh - s->came;
         return has_room(s, coming) || !(again_left(s) || coming) ? left : 0;
@@ -170,10 +199,25 @@ uint64_t fby_echo_wants_fresh(fby_echo *echo, uint32_t seat)
     return s->batch_fresh || !again_left(s) ? least(left, batch_left(s)) : 0;
 }
 
+bool fby_echo_is_due(const fby_echo *echo, uint32_t seat)
+{
+    const seat_state *s = &echo->seat[seat];
+    return !is_auto(s) || (!is_free(s) && (!fresh_left(s) || is_behind(s)));
+}
+
+/* On demand whole batches alone: with less the task would wait for fresh ones all the same. */
+static uint64_t auto_wants_again(const seat_state *s)
+{
+    uint64_t whole = batch_left(s), left = is_free(s) ? whole : least(whole, again_left(s));
+    bool due = !is_free(s) && (!fresh_left(s) || is_behind(s));
+    if (due) return left;
+    return left == whole && s->fresh && s->items >= s->what.batch ? whole : 0;
+}
+
 uint64_t fby_echo_wants_again(fby_echo *echo, uint32_t seat)
 {
     seat_state *s = &echo->seat[seat];
-    if (is_auto(s)) return s->items < s->what.batch || !s->fresh ? 0 : batch_left(s);
+    if (is_auto(s)) return auto_wants_again(s);
     uint64_t left = again_left(s);
     if (!left) return 0;
     if (!s->what.ordered)
@@ -187,7 +231,7 @@ static bool emitted_add(fby_echo *echo, uint32_t seat, uint32_t count)
 {
     seat_state *s = &echo->seat[seat];
     s->emitted += count;
-    bool ends = is_auto(s) ? !fresh_left(s) : s->emitted >= s->total;
+    bool ends = is_free(s) ? !fresh_left(s) : s->emitted >= s->total;
     if (ends) epoch_begin(echo, seat, s->epoch + 1);
     return ends;
 }
@@ -208,8 +252,7 @@ bool fby_echo_drawn(fby_echo *echo, uint32_t seat, uint32_t count)
 static uint32_t again_of(seat_state *s)
 {
     uint64_t i = s->came++;
-    double factor = is_auto(s) ? s->what.max : s->what.factor;
-    return (uint32_t)(emissions_of(factor, i + 1) - emissions_of(factor, i)) - 1;
+    return (uint32_t)(emissions_of(times_of(s), i + 1) - emissions_of(times_of(s), i)) - 1;
 }
 
 static void owe(fby_echo *echo, uint32_t seat, fby_echo_item *item, uint32_t again)
@@ -220,7 +263,8 @@ static void owe(fby_echo *echo, uint32_t seat, fby_echo_item *item, uint32_t aga
     s->items += again > 0;
 }
 
-/* Auto: forgets one emission that the seat is owed, at random, once there are more than its buffer holds. */
+/* Auto: forgets emissions that the seat is owed, at random, while there are more than its buffer holds, and
+ * than its epoch needs. */
 static void overflow_drop(fby_echo *echo, uint32_t seat);
 
 uint64_t fby_echo_epoch(const fby_echo *echo, uint32_t seat)
@@ -313,11 +357,22 @@ static void unit_leave(fby_echo *echo, uint64_t mask, uint32_t at, uint64_t seat
     fby_echo_item_leave(unit.item);
 }
 
+/* What an auto keeps of what it is owed: as much as its buffer holds; more where its epoch comes to its total
+ * only with that. */
+static uint64_t owed_most(const seat_state *s)
+{
+    uint64_t buffer = buffer_again(s);
+    if (is_free(s)) return buffer;
+    uint64_t needed = s->total - s->emitted - fresh_left(s);
+    uint64_t coming = emissions_of(s->what.max, s->what.part) - emissions_of(s->what.max, s->came) -
+                      (s->what.part - s->came);
+    return needed > buffer + coming ? needed - coming : buffer;
+}
+
 static void overflow_drop(fby_echo *echo, uint32_t seat)
 {
     seat_state *s = &echo->seat[seat];
-    uint64_t bit = UINT64_C(1) << seat;
-    uint64_t most = (uint64_t)((double)buffer_of(s) * (s->what.max - 1));
+    uint64_t bit = UINT64_C(1) << seat, most = owed_most(s);
     while (s->owed > most) {
         uint64_t at = fby_generator_below(&echo->generator, s->owed);
         uint32_t i = 0;
@@ -405,7 +460,7 @@ static void draw_shared(fby_echo *echo, uint32_t seat, uint64_t ready, uint32_t 
     out->seats = best->mask & ready;
     for (uint64_t left = out->seats; left; left &= left - 1) {
         const seat_state *s = &echo->seat[__builtin_ctzll(left)];
-        if (!is_auto(s)) most = (uint32_t)least(most, again_left(s));
+        most = (uint32_t)least(most, is_auto(s) ? auto_wants_again(s) : again_left(s));
     }
     uint64_t exhausted = 0; /* a pool of which this draw has all items */
     while (out->count < most) {
@@ -554,6 +609,27 @@ static int owe_rest(fby_echo *echo, uint32_t id, uint32_t had, uint32_t again)
     return FBY_OK;
 }
 
+/* Fresh samples that an epoch with a total has no emissions left for were had: as padding, or in place of bad
+ * ones, whose ids say nothing. */
+static void fresh_fit(seat_state *s)
+{
+    uint64_t left = s->total - s->emitted;
+    if (fresh_left(s) > left) s->fresh = s->what.part - left;
+}
+
+/* How many of an item's `again` emissions are among the *kept that are chosen of *all; both are counted down.
+ */
+static uint64_t some_of(fby_generator *generator, uint64_t again, uint64_t *kept, uint64_t *all)
+{
+    uint64_t some = 0;
+    for (; again; again--, --*all) {
+        if (*kept < *all && fby_generator_below(generator, *all) >= *kept) continue;
+        some++;
+        --*kept;
+    }
+    return some;
+}
+
 int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted,
                      const uint8_t *counts, uint64_t ids, fby_error *error)
 {
@@ -562,7 +638,7 @@ int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t
     int status = echo_alone(&echo, what, error);
     if (status) return status;
     seat_state *s = &echo->seat[0];
-    uint32_t whole = is_auto(s) ? 0 : (uint32_t)s->what.factor, partly = 0;
+    uint32_t whole = (uint32_t)times_of(s), partly = 0;
     uint64_t certain = 0;
     for (uint64_t id = 0; id < ids; id++) {
         if (!counts[id]) continue;
@@ -571,12 +647,14 @@ int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t
         partly += counts[id] <= whole;
     }
     if (s->fresh > s->what.part) s->fresh = s->what.part;
-    s->came = s->fresh;
     s->emitted = emitted;
+    fresh_fit(s);
+    s->came = s->fresh;
     /* Of those that came no more than floor(f) times some come once more: as many as the epoch's number says.
      */
-    uint64_t due = is_auto(s) ? 0 : emissions_of(s->what.factor, s->fresh);
+    uint64_t due = emissions_of(times_of(s), s->fresh);
     uint64_t owed = due > emitted ? due - emitted : 0, extra = owed > certain ? owed - certain : 0;
+    uint64_t kept = is_auto(s) ? least(owed, owed_most(s)) : owed;
     for (uint64_t id = 0; id < ids && !status && owed; id++) {
         if (!counts[id] || counts[id] > whole) continue;
         uint64_t again = whole - counts[id];
@@ -587,8 +665,8 @@ int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t
         }
         partly--;
         again = least(again, owed);
-        owed -= again;
-        if (again) status = owe_rest(echo, (uint32_t)id, counts[id], (uint32_t)again);
+        uint64_t keep = some_of(&echo->generator, again, &kept, &owed);
+        if (keep) status = owe_rest(echo, (uint32_t)id, counts[id], (uint32_t)keep);
     }
     if (status) {
         fby_echo_destroy(&echo);

@@ -15,6 +15,10 @@
  *
  * factor 0 (auto): always fresh, as far as the task has room; again only on demand, whole batches, each item
  * `max` times at most; what goes beyond the buffer is dropped at random, what is owed at an epoch's end too.
+ * Where `total` says what an epoch comes to, there are exactly so many emissions: on demand only as many come
+ * again as have room beside the fresh ones that are still to come, and the rest of them is *due*, evenly over
+ * the fresh ones. What is due comes unasked once the fresh ones are over, or as soon as more is due than the
+ * buffer can hold: so nothing is dropped that the epoch needs.
  *
  * Single-threaded. Source of the technique: Choi, Passos, Shallue, Dahl, "Faster neural network training with
  * data echoing", arXiv 1907.05550. */
@@ -30,8 +34,9 @@ enum { FBY_ECHO_DRAW_MOST = 4096 };
 typedef struct fby_echo fby_echo;
 
 typedef struct fby_echo_seat_options {
-    double factor; /* 0: auto */
-    double max;    /* of auto */
+    double factor;  /* 0: auto */
+    double max;     /* of auto */
+    uint64_t total; /* of auto: emissions of an epoch, from `part` to what `max` allows; 0: as time goes */
     uint32_t buffer, batch;
     bool drop_last;
     uint64_t part;  /* fresh samples of an epoch */
@@ -46,7 +51,7 @@ typedef struct fby_echo_seat_options {
 int fby_echo_create(fby_echo **out, uint64_t seed, fby_error *error);
 void fby_echo_destroy(fby_echo **echo);
 
-/* Emissions of an epoch of `part` samples; 0 for auto: it can't be told. */
+/* Emissions of an epoch of `part` samples; 0 for auto as time goes: it can't be told. */
 uint64_t fby_echo_samples(const fby_echo_seat_options *what);
 
 /* `seat` must be free. */
@@ -60,6 +65,8 @@ uint64_t fby_echo_wants_fresh(fby_echo *echo, uint32_t seat);
 /* How many emissions of what it is owed it may be given next; 0: none now. Auto: what it would take if asked.
  */
 uint64_t fby_echo_wants_again(fby_echo *echo, uint32_t seat);
+/* Whether those come whenever the seat has room, and not on demand alone, as auto's do until they are due. */
+bool fby_echo_is_due(const fby_echo *echo, uint32_t seat);
 
 /* `count` fresh samples were drawn for the seat, no more than it wants where its order is fixed; these were
  * added before. True where they end its epoch; the next one begins. */
@@ -87,7 +94,8 @@ int fby_echo_add(fby_echo *echo, uint64_t seats, const fby_echo_fresh *fresh);
 int fby_echo_replay(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted, fby_error *error);
 /* Shared order: counts[id] emissions of each of `ids` ids were had, `emitted` in all. What is owed is told
  * from that: so much that the epoch comes out at its number, of samples that came less often than they may.
- * Auto owes nothing any more. FBY_ENOMEM. */
+ * Auto with a total owes what its buffer holds of all that may still come again; any sample that came is as
+ * likely as another. Not for auto as time goes. FBY_ENOMEM. */
 int fby_echo_restore(fby_echo **out, const fby_echo_seat_options *what, uint64_t emitted,
                      const uint8_t *counts, uint64_t ids, fby_error *error);
 /* How many of the epoch's samples came fresh. */

@@ -111,10 +111,11 @@ static int same_task(const fby_task_identity *saved, const fby_task_identity *no
         if (status) return status;
     }
     if (saved->output_high != now->output_high || saved->output_low != now->output_low)
-        return fby_fail(error, FBY_EINVAL,
-                        "%s: the state is of a task with another pipeline, or another augment_seed: a state "
-                        "continues the task that it was saved from",
-                        name);
+        return fby_fail(
+            error, FBY_EINVAL,
+            "%s: the state is of a task with another pipeline, echo, steps_per_epoch or augment_seed: a "
+            "state continues the task that it was saved from",
+            name);
     return 0;
 }
 

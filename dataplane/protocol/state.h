@@ -37,7 +37,7 @@ enum { FBY_STATE_SHARED = 0 };
 /* How a task emits samples again, which tells what its position counts. */
 typedef enum fby_state_echo {
     FBY_STATE_ECHO_NONE,
-    FBY_STATE_ECHO_COUNTED, /* each as often as a factor says: all emissions */
+    FBY_STATE_ECHO_COUNTED, /* so often that an epoch comes to a number known before: all emissions */
     FBY_STATE_ECHO_FREE /* as time goes, or whole batches: fresh samples alone; what was owed is dropped */
 } fby_state_echo;
 

@@ -16,6 +16,12 @@ static bool is_auto(const fby_subscription *task)
     return !(task->spec->echo.factor > 0);
 }
 
+/* Whether its epochs have as many emissions as time allows, and nobody knows how many. */
+static bool is_free(const fby_subscription *task)
+{
+    return is_auto(task) && !task->spec->steps_per_epoch;
+}
+
 static bool is_ordered(const fby_subscription *task)
 {
     return task->spec->order != FBY_ORDER_SHARED;
@@ -57,8 +63,10 @@ static uint64_t history_of(const fby_subscription *task)
 static fby_echo_seat_options seat_options(const fby_subscription *task, uint64_t fresh, uint64_t epoch)
 {
     const fby_spec_echo *echo = &task->spec->echo;
+    bool counts = is_auto(task) && !is_free(task);
     return (fby_echo_seat_options){.factor = echo->factor,
                                    .max = echo->max,
+                                   .total = counts ? fby_spec_steps_samples(task->spec, fresh) : 0,
                                    .buffer = echo->buffer,
                                    .batch = task->spec->batch_size,
                                    .drop_last = task->spec->drop_last,
@@ -108,7 +116,7 @@ int fby_echoes_join(fby_subscription *task, fby_error *error)
     uint64_t epoch = 0;
     uint64_t position = task->resumed ? fby_state_next(task->resumed, &epoch) : 0;
     fby_echo_seat_options what = seat_options(task, task->samples, epoch);
-    if (is_auto(task)) what.fresh = position;
+    if (is_free(task)) what.fresh = position;
     if (task->echo_before) {
         uint64_t turn = is_ordered(task) ? epoch : task->resumed->visits ? task->resumed->visits - 1 : 0;
         fby_echo_adopt(task->echo->echo, task->seat, &task->echo_before, turn,
@@ -116,7 +124,7 @@ int fby_echoes_join(fby_subscription *task, fby_error *error)
     } else {
         fby_echo_enter(task->echo->echo, task->seat, &what);
     }
-    if (is_auto(task)) {
+    if (is_free(task)) {
         task->batches = 0; /* it can't be told */
         return FBY_OK;
     }
@@ -151,9 +159,11 @@ void fby_echoes_abandon(fby_subscription *task, uint64_t next)
 /* --- fresh ones
  * ---------------------------------------------------------------------------------------------------- */
 
-/* auto keeps room in the window for one batch that comes again while fresh ones are under way. */
+/* auto keeps room in the window for one batch that comes again, where one can, while fresh ones are under
+ * way. */
 static bool leaves_room(const fby_subscription *task)
 {
+    if (!fby_echo_wants_again(task->echo->echo, task->seat)) return true;
     uint64_t queued = fby_sampler_queued(task->source->sampler, task->bit, task->rank);
     uint64_t batch = task->spec->batch_size;
     return queued < batch ||
@@ -297,6 +307,14 @@ static bool is_about_to_wait(const fby_subscription *task)
     return true;
 }
 
+/* Whether the task needs something again now. */
+static bool is_urgent(const fby_subscription *task)
+{
+    if (is_auto(task) && is_about_to_wait(task)) return true;
+    return fby_echo_is_due(task->echo->echo, task->seat) &&
+           fby_sampler_urgent(task->source->sampler, task->bit, task->rank);
+}
+
 /* Whether the task can take emissions that come again, and is owed some. */
 static bool wants_again(fby_subscription *task)
 {
@@ -304,7 +322,7 @@ static bool wants_again(fby_subscription *task)
     if (!task->joined || crew->broken || crew->present + crew->done < crew->ranks) return false;
     if (!fby_echo_wants_again(task->echo->echo, task->seat)) return false;
     if (!fby_sampler_ready(task->source->sampler, task->bit, task->rank)) return false;
-    if (is_auto(task) && !is_about_to_wait(task)) return false;
+    if (!fby_echo_is_due(task->echo->echo, task->seat) && !is_about_to_wait(task)) return false;
     return fby_subscription_able(task);
 }
 
@@ -319,8 +337,7 @@ static fby_subscription *hungriest_find(fby_source *source, const fby_source_ech
         if (task->echo != echo || !wants_again(task)) continue;
         *ready |= fby_seat_bit(task);
         uint64_t queued = fby_sampler_queued(source->sampler, task->bit, task->rank);
-        bool urgent = is_auto(task) || fby_sampler_urgent(source->sampler, task->bit, task->rank);
-        if (!urgent || (hungriest && queued >= fewest)) continue;
+        if (!is_urgent(task) || (hungriest && queued >= fewest)) continue;
         hungriest = task;
         fewest = queued;
     }

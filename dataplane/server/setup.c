@@ -230,6 +230,7 @@ static void described_set(fby_subscription *task)
     const fby_spec *spec = task->spec;
     fby_digest dataset = fby_dataset_fingerprint(task->source->dataset);
     uint64_t samples = fby_dataset_count(task->source->dataset);
+    bool counted = spec->echo.factor > 0 || spec->steps_per_epoch;
     task->described = (fby_task_identity){
         .dataset_high = dataset.high,
         .dataset_low = dataset.low,
@@ -243,14 +244,14 @@ static void described_set(fby_subscription *task)
         .drop_last = spec->drop_last,
         .rank = task->rank,
         .ranks = spec->ranks,
-        .echo = !spec->echo.kind                                               ? FBY_STATE_ECHO_NONE
-                : spec->echo.kind == FBY_ECHO_SAMPLES && spec->echo.factor > 0 ? FBY_STATE_ECHO_COUNTED
-                                                                               : FBY_STATE_ECHO_FREE,
+        .echo = !spec->echo.kind                                 ? FBY_STATE_ECHO_NONE
+                : spec->echo.kind == FBY_ECHO_SAMPLES && counted ? FBY_STATE_ECHO_COUNTED
+                                                                 : FBY_STATE_ECHO_FREE,
     };
     if (spec->echo.kind) { /* what comes out of it differs */
         double parts[] = {spec->echo.kind, spec->echo.factor, spec->echo.max, spec->echo.buffer};
         task->described.output_low ^= XXH3_64bits(parts, sizeof parts);
-        task->described.output_low ^= task->echo_key.low;
+        task->described.output_low ^= task->echo_key.low ^ spec->steps_per_epoch;
     }
 }
 
@@ -314,9 +315,8 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     int status = fby_spec_parse(&task->spec, job->name, job->text, job->text_bytes, job->base, error);
     if (status) return status;
     const fby_spec *spec = task->spec;
-    status = fby_spec_check_served(spec, error);
     if (spec->ranks == 1) job->rank = 0; /* of one rank it is whichever process asks */
-    if (!status && job->rank >= spec->ranks)
+    if (job->rank >= spec->ranks)
         status = fby_fail(error, FBY_EINVAL, "%s: this is rank %u of a task of %u: ranks are counted from 0",
                           spec->name, job->rank, spec->ranks);
     task->rank = job->rank;
@@ -342,6 +342,9 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
         return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
     uint64_t chosen;
     status = fby_split_ids(&task->subset, &chosen, spec, task->source->dataset, error);
+    if (status) return status;
+    uint64_t part = fby_sampler_part(chosen, spec->ranks, spec->batch_size, spec->drop_last);
+    status = fby_spec_check_steps(spec, part, error);
     if (status) return status;
     described_set(task);
     if (job->state_fd >= 0) status = state_take(task, job->state_fd, chosen, error);

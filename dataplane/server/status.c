@@ -145,6 +145,8 @@ static json_t *echo_status(const fby_subscription *task)
     json_object_set_new(status, "of", json_string(kinds[echo->kind]));
     json_object_set_new(status, "factor", echo->factor > 0 ? json_real(echo->factor) : json_string("auto"));
     json_object_set_new(status, "max", json_real(echo->max));
+    json_object_set_new(status, "steps_per_epoch",
+                        task->spec->steps_per_epoch ? count_of(task->spec->steps_per_epoch) : json_null());
     json_object_set_new(status, "in_force", json_real(fresh ? (double)(fresh + again) / (double)fresh : 1));
     json_object_set_new(status, "fresh", count_of(fresh));
     json_object_set_new(status, "repeated", count_of(again));

@@ -69,11 +69,3 @@ void fby_spec_free(fby_spec **spec)
     free(s);
     *spec = NULL;
 }
-
-int fby_spec_check_served(const fby_spec *spec, fby_error *error)
-{
-    if (spec->steps_per_epoch)
-        return fby_fail(error, FBY_ENOTSUP, "%s: steps_per_epoch: %llu: not in this version; leave it out",
-                        spec->name, (unsigned long long)spec->steps_per_epoch);
-    return 0;
-}

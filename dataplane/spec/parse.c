@@ -319,6 +319,7 @@ static int parse_epochs(parse *with, const fby_yaml_node *node)
 
 static int parse_steps_per_epoch(parse *with, const fby_yaml_node *node)
 {
+    with->spec->steps_line = node->line;
     return parse_or(with, node, "steps_per_epoch", "unset", &with->spec->steps_per_epoch);
 }
 
@@ -520,6 +521,17 @@ static int parse_pipeline(parse *with)
     return add_to(with);
 }
 
+/* Of a spec without auto, which alone can make an epoch longer as it goes. */
+static int check_no_steps(const parse *with)
+{
+    const fby_spec *spec = with->spec;
+    if (!spec->steps_per_epoch) return FBY_OK;
+    return fby_spec_refuse(&with->place, spec->steps_line, "steps_per_epoch",
+                           "%" PRIu64 ", but the number of samples%s how many batches an epoch has; "
+                           "expected unset, or echo: {factor: auto} in the pipeline, which fills an epoch up",
+                           spec->steps_per_epoch, spec->echo.kind ? " and the echo's factor say" : " says");
+}
+
 /* Takes the pipeline's echo over into the spec, and checks what only the whole spec tells. */
 static int take_echo(parse *with)
 {
@@ -543,15 +555,15 @@ static int take_echo(parse *with)
      * have to lie ready. */
     if (spec->echo.kind == FBY_ECHO_SAMPLES && !with->window_given)
         spec->window += (uint32_t)ceil(spec->echo.max);
-    if (!spec->echo.kind || spec->echo.factor > 0) return FBY_OK;
+    if (!spec->echo.kind || spec->echo.factor > 0) return check_no_steps(with);
     if (spec->order != FBY_ORDER_SHARED)
         return fby_spec_refuse(&with->place, spec->echo.line, key,
                                "auto emits as time goes, which no fixed order can; expected a factor, or "
                                "order: shared");
-    if (spec->ranks > 1)
+    if (spec->ranks > 1 && !spec->steps_per_epoch)
         return fby_spec_refuse(&with->place, spec->echo.line, key,
-                               "auto would give each rank another number of steps; expected a factor, or "
-                               "ranks: 1");
+                               "auto would give each rank another number of steps; expected steps_per_epoch, "
+                               "which is the same for all of them, a factor, or ranks: 1");
     return FBY_OK;
 }
 

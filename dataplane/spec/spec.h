@@ -78,7 +78,8 @@ typedef struct fby_spec {
     fby_order order;
     uint64_t seed, augment_seed;
     uint64_t epochs;          /* 0: unlimited */
-    uint64_t steps_per_epoch; /* 0: unset */
+    uint64_t steps_per_epoch; /* batches, of an echo that is auto; 0: unset */
+    uint32_t steps_line;
     fby_op_use *ops;
     uint32_t op_count;
     fby_spec_echo echo;
@@ -98,8 +99,13 @@ int fby_spec_parse(fby_spec **out, const char *name, const char *text, size_t le
 int fby_spec_load(fby_spec **out, const char *path, fby_error *error);
 void fby_spec_free(fby_spec **spec);
 
-/* Refuses (FBY_ENOTSUP) what a spec may say but this version doesn't do: steps_per_epoch. */
-int fby_spec_check_served(const fby_spec *spec, fby_error *error);
+/* Whether an epoch of `part` fresh samples, a rank's, can have as many batches as steps_per_epoch says, where
+ * it says any: it takes so many at least to have all of them, and no more than there are where each comes as
+ * often as it may. FBY_EINVAL names both. */
+int fby_spec_check_steps(const fby_spec *spec, uint64_t part, fby_error *error);
+/* What such an epoch comes to in samples, fresh and again: all its batches are full, but for the last one
+ * where each sample comes as often as it may and they don't fill it. */
+uint64_t fby_spec_steps_samples(const fby_spec *spec, uint64_t part);
 
 /* The spec with every default written out, as YAML; malloc'd, NULL without memory. Parsing it again gives an
  * equal spec (where its paths are UTF-8, as YAML must be). */

@@ -16,7 +16,7 @@ enum { SEATS = 6, PART_MOST = 300, LATE = 8 };
 typedef struct seat {
     bool live;
     fby_echo_seat_options what;
-    uint64_t epoch, emitted, epochs;
+    uint64_t epoch, emitted;
     uint8_t fresh[PART_MOST], times[PART_MOST]; /* of the epoch, by id */
     uint8_t repeats[PART_MOST][8];              /* numbers that came, by id */
     uint32_t next;                              /* fresh id */
@@ -31,6 +31,7 @@ typedef struct world {
     fby_generator generator;
     fby_echo *echo;
     seat seats[SEATS];
+    uint64_t epochs, auto_epochs; /* that were had whole */
 } world;
 
 static uint64_t below(world *w, uint64_t n)
@@ -52,20 +53,37 @@ static void epoch_clear(seat *s, uint64_t epoch)
     s->emitted = s->next = 0;
 }
 
+static bool is_auto(const seat *s)
+{
+    return !(s->what.factor > 0);
+}
+
 /* What an epoch came to. */
 static void epoch_check(const seat *s)
 {
-    uint32_t floor = (uint32_t)s->what.factor;
-    bool whole = s->what.factor == floor;
+    uint32_t floor = (uint32_t)s->what.max;
+    bool whole = s->what.max == floor;
     cr_assert_eq(s->emitted, total_of(s), "an epoch of %llu emissions, expected %llu",
                  (unsigned long long)s->emitted, (unsigned long long)total_of(s));
     for (uint64_t id = 0; id < s->what.part; id++) {
         cr_assert_eq(s->fresh[id], 1, "sample %llu came fresh %u times", (unsigned long long)id,
                      s->fresh[id]);
         bool fits = s->times[id] == floor || (!whole && s->times[id] == floor + 1);
-        cr_assert(fits || (s->what.drop_last && s->times[id] < floor), "sample %llu came %u times, factor %g",
-                  (unsigned long long)id, s->times[id], s->what.factor);
+        bool fewer = (s->what.drop_last || is_auto(s)) && s->times[id] < floor;
+        cr_assert(fits || fewer, "sample %llu came %u times, factor %g, max %g", (unsigned long long)id,
+                  s->times[id], s->what.factor, s->what.max);
     }
+}
+
+/* Auto, with as many emissions as whole batches from a pass of fresh samples to what `max` allows. */
+static void auto_make(world *w, fby_echo_seat_options *what)
+{
+    uint64_t most = (uint64_t)((double)what->part * what->max), batch = what->batch;
+    uint64_t least = (what->part + batch - 1) / batch,
+             steps = (most + (what->drop_last ? 0 : batch - 1)) / batch;
+    what->factor = 0;
+    what->total = (least + below(w, steps - least + 1)) * batch;
+    if (what->total > most) what->total = most;
 }
 
 static void seat_enter(world *w, uint32_t at, bool fixed)
@@ -81,9 +99,14 @@ static void seat_enter(world *w, uint32_t at, bool fixed)
                                       .drop_last = below(w, 3) == 0,
                                       .ordered = fixed,
                                       .history = below(w, 2)};
+    if (below(w, 4) == 0) { /* less than what is under way */
+        s->what.buffer = 1;
+        s->what.batch = 1 + (uint32_t)below(w, 3);
+    }
     s->what.max = s->what.factor;
     if (s->what.drop_last) s->what.part -= s->what.part % s->what.batch;
     if (!s->what.part) s->what.part = s->what.batch;
+    if (!fixed && below(w, 2)) auto_make(w, &s->what);
     epoch_clear(s, s->what.epoch);
     fby_echo_enter(w->echo, at, &s->what);
 }
@@ -101,11 +124,24 @@ static void emitted_note(seat *s, uint32_t id, uint32_t repeat)
     s->repeats[id][repeat] = 1;
 }
 
-static void epoch_end(seat *s)
+static void epoch_end(world *w, seat *s)
 {
     epoch_check(s);
-    s->epochs++;
+    w->epochs++;
+    w->auto_epochs += is_auto(s);
     epoch_clear(s, s->epoch + 1);
+}
+
+/* What waits: no more than the buffer holds, and what was under way. */
+static void buffer_check(const world *w, uint32_t at)
+{
+    const seat *s = &w->seats[at];
+    fby_echo_seat_stats stats;
+    fby_echo_get_seat_stats(w->echo, at, &stats);
+    uint64_t buffer = s->what.buffer > s->what.batch ? s->what.buffer : s->what.batch;
+    double most = (double)(buffer + LATE) * (s->what.max - 1) + LATE;
+    cr_assert(!is_auto(s) || (double)stats.owed <= most, "%llu emissions wait, of %u samples, max %g",
+              (unsigned long long)stats.owed, s->what.buffer, s->what.max);
 }
 
 /* One or some fresh samples for one seat, as the sampler would. */
@@ -128,7 +164,7 @@ static void fresh_draw(world *w, uint32_t at)
             s->coming[s->coming_count++].epoch = s->epoch;
         }
     }
-    if (fby_echo_drawn(w->echo, at, count)) epoch_end(s);
+    if (fby_echo_drawn(w->echo, at, count)) epoch_end(w, s);
     cr_assert_eq(fby_echo_epoch(w->echo, at), s->epoch);
 }
 
@@ -141,6 +177,7 @@ static void made(world *w, uint32_t at)
     const fby_echo_fresh one = {.id = s->coming[i].id};
     if (s->coming[i].epoch == s->epoch) cr_assert_eq(fby_echo_add(w->echo, UINT64_C(1) << at, &one), FBY_OK);
     s->coming[i] = s->coming[--s->coming_count];
+    buffer_check(w, at);
 }
 
 static void again_draw(world *w, uint32_t at, uint64_t ready)
@@ -158,8 +195,37 @@ static void again_draw(world *w, uint32_t at, uint64_t ready)
         cr_assert_eq(draw.epochs[other], s->epoch);
         for (uint32_t i = 0; i < draw.count; i++)
             emitted_note(s, draw.emissions[i].fresh.id, draw.emissions[i].repeat);
-        if (draw.epoch_ends >> other & 1) epoch_end(s);
+        if (draw.epoch_ends >> other & 1) epoch_end(w, s);
     }
+}
+
+/* The seat goes on from what its epoch's samples came to, in whole batches, as after a restart: what was
+ * under way was emitted, and what was owed is told anew. */
+static void seat_resume(world *w, uint32_t at)
+{
+    seat *s = &w->seats[at];
+    fby_echo *own;
+    if (s->what.ordered || !s->emitted || s->emitted % s->what.batch) return;
+    s->what.epoch = s->epoch;
+    cr_assert_eq(fby_echo_restore(&own, &s->what, s->emitted, s->times, s->what.part, NULL), FBY_OK);
+    cr_assert_eq(fby_echo_fresh_of(own, 0), s->next);
+    fby_echo_leave(w->echo, at);
+    fby_echo_adopt(w->echo, at, &own, 0, NULL, NULL);
+    s->coming_count = 0;
+    memset(s->repeats, 0, sizeof s->repeats); /* they are counted from what came */
+    buffer_check(w, at);
+}
+
+/* Nobody is stuck; and auto is never kept from what is fresh but by what is due. */
+static void wants_check(world *w, uint32_t at)
+{
+    const seat *s = &w->seats[at];
+    uint64_t fresh = fby_echo_wants_fresh(w->echo, at), again = fby_echo_wants_again(w->echo, at);
+    cr_assert(fresh || again || s->coming_count, "it waits for nothing, %llu samples into an epoch of %llu",
+              (unsigned long long)s->emitted, (unsigned long long)total_of(s));
+    if (!is_auto(s) || fby_echo_is_due(w->echo, at)) return;
+    cr_assert_eq(fresh, s->what.part - s->next);
+    cr_assert(!again || (s->emitted + again) % s->what.batch == 0, "on demand it fills batches");
 }
 
 /* Seats of one pool here have each samples of their own: what the ids are is theirs. So only one of shared
@@ -178,6 +244,8 @@ static void schedule_play(world *w, uint32_t steps)
         } else if (what == 1) {
             fby_echo_abandon(w->echo, at, s->epoch + 1);
             epoch_clear(s, s->epoch + 1);
+        } else if (what == 2) {
+            seat_resume(w, at);
         } else if (what < 80) {
             fresh_draw(w, at);
         } else if (what < 120) {
@@ -185,22 +253,25 @@ static void schedule_play(world *w, uint32_t steps)
         } else {
             again_draw(w, at, 0);
         }
+        if (s->live) wants_check(w, at);
     }
 }
 
 Test(echo, each_fresh_once_and_again_as_often_as_the_factor_says, .timeout = 3600)
 {
-    uint64_t epochs = 0;
+    uint64_t epochs = 0, autos = 0;
     for (uint32_t round = 0; round < test_scaled(60); round++) {
         world *w = calloc(1, sizeof *w);
         w->generator.state = round;
         cr_assert_eq(fby_echo_create(&w->echo, round, NULL), FBY_OK);
         schedule_play(w, 20000);
-        for (uint32_t at = 0; at < SEATS; at++) epochs += w->seats[at].epochs;
+        epochs += w->epochs;
+        autos += w->auto_epochs;
         fby_echo_destroy(&w->echo);
         free(w);
     }
     cr_assert_gt(epochs, 100);
+    cr_assert_gt(autos, 100);
 }
 
 /* The emissions of a fixed order's epochs: 1 + repeat << 16 for an id each. */
@@ -350,5 +421,86 @@ Test(echo, two_seats_of_one_pool_are_served_together)
     fby_echo_leave(echo, 0);
     fby_echo_get_seat_stats(echo, 5, &stats);
     cr_assert_eq(stats.owed, 40, "who leaves takes nothing from the others");
+    fby_echo_destroy(&echo);
+}
+
+/* `count` fresh samples, drawn and made, of which the first is `first`; true where they end the epoch. */
+static bool fresh_give(fby_echo *echo, uint32_t at, uint32_t first, uint32_t count)
+{
+    uint64_t epoch = fby_echo_epoch(echo, at);
+    bool ends = fby_echo_drawn(echo, at, count);
+    for (uint32_t id = first; id < first + count && fby_echo_epoch(echo, at) == epoch; id++) {
+        const fby_echo_fresh one = {.id = id};
+        cr_assert_eq(fby_echo_add(echo, UINT64_C(1) << at, &one), FBY_OK);
+    }
+    return ends;
+}
+
+Test(echo, auto_with_a_total_repeats_once_the_fresh_ones_are_over_where_nobody_asked_before)
+{
+    const fby_echo_seat_options what = {.max = 4, .total = 250, .buffer = 100, .batch = 10, .part = 100};
+    static fby_echo_draw draw;
+    fby_echo *echo;
+    cr_assert_eq(fby_echo_create(&echo, 1, NULL), FBY_OK);
+    fby_echo_enter(echo, 2, &what);
+    for (uint32_t id = 0; id < 100; id += 10) {
+        cr_assert_eq(fby_echo_wants_fresh(echo, 2), 100 - id);
+        cr_assert_not(fby_echo_is_due(echo, 2));
+        cr_assert_not(fresh_give(echo, 2, id, 10), "150 are to come again");
+    }
+    for (uint32_t again = 0; again < 150; again += 10) {
+        cr_assert_eq(fby_echo_wants_fresh(echo, 2), 0);
+        cr_assert(fby_echo_is_due(echo, 2));
+        cr_assert(fby_echo_draw_again(echo, 2, 0, 10, &draw));
+        cr_assert_eq(draw.count, 10);
+        cr_assert_eq(draw.epoch_ends, again == 140 ? 4 : 0);
+    }
+    cr_assert_eq(fby_echo_epoch(echo, 2), 1);
+    cr_assert_eq(fby_echo_wants_fresh(echo, 2), 100);
+    fby_echo_destroy(&echo);
+}
+
+Test(echo, auto_with_a_total_has_room_for_so_many_repeats_and_no_more)
+{
+    const fby_echo_seat_options what = {.max = 4, .total = 130, .buffer = 100, .batch = 10, .part = 100};
+    static fby_echo_draw draw;
+    fby_echo *echo;
+    cr_assert_eq(fby_echo_create(&echo, 1, NULL), FBY_OK);
+    fby_echo_enter(echo, 0, &what);
+    fresh_give(echo, 0, 0, 20);
+    for (uint32_t again = 0; again < 30; again += 10) {
+        cr_assert_eq(fby_echo_wants_again(echo, 0), 10, "on demand");
+        cr_assert(fby_echo_draw_again(echo, 0, 0, 10, &draw));
+    }
+    cr_assert_eq(fby_echo_wants_again(echo, 0), 0, "what is left is for the fresh ones");
+    cr_assert_not(fby_echo_draw_again(echo, 0, 0, 10, &draw));
+    cr_assert_eq(fby_echo_wants_fresh(echo, 0), 80);
+    cr_assert(fresh_give(echo, 0, 20, 80), "the epoch ends with them");
+    fby_echo_destroy(&echo);
+}
+
+Test(echo, auto_with_a_total_spreads_what_its_buffer_would_not_hold_for_the_end)
+{
+    const fby_echo_seat_options what = {.max = 3, .total = 2000, .buffer = 50, .batch = 10, .part = 1000};
+    static fby_echo_draw draw;
+    fby_echo *echo;
+    cr_assert_eq(fby_echo_create(&echo, 1, NULL), FBY_OK);
+    fby_echo_enter(echo, 0, &what);
+    uint32_t fresh = 0, again = 0;
+    while (fby_echo_epoch(echo, 0) == 0) {
+        if (fby_echo_wants_fresh(echo, 0)) {
+            fresh_give(echo, 0, fresh, 10);
+            fresh += 10;
+        } else {
+            cr_assert(fby_echo_draw_again(echo, 0, 0, 10, &draw));
+            again += draw.count;
+        }
+        /* As many are due as fresh ones came; the buffer holds 100. */
+        cr_assert_leq(fresh, again + 100, "%u fresh, %u again", fresh, again);
+        cr_assert(fresh == 1000 || again <= fresh - (fresh < 90 ? fresh : 90), "%u fresh, %u again", fresh,
+                  again);
+    }
+    cr_assert_eq(fresh, 1000);
+    cr_assert_eq(again, 1000);
     fby_echo_destroy(&echo);
 }

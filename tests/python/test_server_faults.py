@@ -395,7 +395,7 @@ def test_a_wrong_spec_names_line_key_and_remedy(hundred, tmp_path):
                             (f"dataset: {hundred}\npipeline:\n  - decode\n  - center_crop: 0\n", ["bad.yaml:4", "center_crop"]),
                             (f"dataset: {hundred}\npipeline:\n  - decode\n", ["decode"]),
                             (f"dataset: {{tar: a.tar}}\npipeline: [decode, {{center_crop: 8}}]\n", ["bad.yaml:1", "not in this version"]),
-                            (f"dataset: {hundred}\nsteps_per_epoch: 2\npipeline: [decode, {{center_crop: 8}}]\n", ["steps_per_epoch", "not in this version"]),
+                            (f"dataset: {hundred}\nsteps_per_epoch: 2\npipeline: [decode, {{center_crop: 8}}]\n", ["bad.yaml:2", "steps_per_epoch", "echo: {factor: auto}"]),
                             ("dataset: nowhere\npipeline: [decode, {center_crop: 8}]\n", ["nowhere"])]:
             bad.write_text(text)
             with Probe(bad, server) as probe:

@@ -336,7 +336,7 @@ def test_a_state_of_another_task_is_refused_by_name(hundred, pictures, tmp_path)
                                       ("seed 0, this one has 1", hundred, {"seed": 1}), ("batches of 8, this one has 9", hundred, {"batch": {"size": 9}}),
                                       ("drop_last: 0, this one has 1", hundred, {"batch": {"size": 8, "drop_last": True}}),
                                       ("another `split`", hundred, {"split": {"part": 0.5}}), ("another pipeline", hundred, {"pipeline": crop}),
-                                      ("another pipeline, or another augment_seed", hundred, {"augment_seed": 5}),
+                                      ("another pipeline, echo, steps_per_epoch or augment_seed", hundred, {"augment_seed": 5}),
                                       ("in epoch 1, but the task ends after 1 epochs", hundred, {"epochs": 1})]:
             answer = refusal(write_spec(tmp_path / "other.yaml", dataset, **{**keys, **other}), server, state)
             assert answer.get("error") == EINVAL and words in answer["text"] and "other.yaml" in answer["text"], answer

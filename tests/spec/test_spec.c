@@ -87,7 +87,6 @@ Test(spec, every_key)
         parse("# all of it\n"
               "dataset: {list: /lists/train.txt, allow_empty: true}\n"
               "order: strict\nseed: 18446744073709551615\naugment_seed: 7\nepochs: 90\n"
-              "steps_per_epoch: 1000\n"
               "pipeline:\n"
               "  - decode: {fast: true, exif: true, tolerate_missing_eoi: true, max_pixels: 1000000, "
               "entropy: libjpeg}\n"
@@ -108,9 +107,8 @@ Test(spec, every_key)
     cr_assert_eq(spec->seed, UINT64_MAX);
     cr_assert_eq(spec->augment_seed, 7);
     cr_assert_eq(spec->epochs, 90);
-    cr_assert_eq(spec->steps_per_epoch, 1000);
     cr_assert_eq(spec->op_count, 6);
-    cr_assert_eq(spec->ops[1].line, 10);
+    cr_assert_eq(spec->ops[1].line, 9);
     cr_assert_eq(spec->batch_size, 4096);
     cr_assert_eq(spec->drop_last, true);
     cr_assert_eq(spec->ranks, 8);
@@ -306,11 +304,56 @@ Test(spec, echoes)
             "echoed already; expected one echo");
     refused(HEAD "order: strict\npipeline: [decode, echo: auto, center_crop: 3]\n",
             "auto emits as time goes, which no fixed order can");
-    refused(HEAD "ranks: 2\npipeline: [decode, echo: auto, center_crop: 3]\n",
-            "auto would give each rank another number of steps");
+    refused(
+        HEAD "ranks: 2\npipeline: [decode, echo: auto, center_crop: 3]\n",
+        "auto would give each rank another number of steps; expected steps_per_epoch, which is the same for "
+        "all of them, a factor, or ranks: 1");
     refused(HEAD "batch: {size: 3, echo: 2}\npipeline: [decode, echo: 2, center_crop: 3]\n",
             "batch.echo is there too, in line 2; expected one of them");
     refused(HEAD "batch: {size: 3, echo: auto}\n" PIPELINE, "batch.echo.factor: \"auto\" is not a number");
+}
+
+Test(spec, steps_of_an_epoch)
+{
+    const char *text = HEAD "steps_per_epoch: 9\nranks: 2\nbatch: 8\n"
+                            "pipeline: [decode, echo: {factor: auto, max: 2.5}, center_crop: 3]\n";
+    fby_spec *spec = parse(text);
+    cr_assert_eq(spec->steps_per_epoch, 9);
+    cr_assert_eq(spec->steps_line, 2);
+    /* 50 samples are 7 batches; 2.5 times as many, 125, are 15 whole ones and a part. */
+    for (spec->steps_per_epoch = 7; spec->steps_per_epoch <= 16; spec->steps_per_epoch++) {
+        cr_assert_eq(fby_spec_check_steps(spec, 50, NULL), FBY_OK);
+        cr_assert_eq(fby_spec_steps_samples(spec, 50),
+                     spec->steps_per_epoch < 16 ? spec->steps_per_epoch * 8 : 125);
+    }
+    fby_error error = FBY_ERROR_INIT;
+    cr_assert_eq(fby_spec_check_steps(spec, 50, &error), FBY_EINVAL);
+    cr_assert_str_eq(
+        error.text, "s.yaml:2: steps_per_epoch: 17; an epoch for each of 2 ranks has 50 fresh samples: 7 "
+                    "batches of 8, or 16 where each comes 2.5 times (`max`); expected 7 to 16, another batch "
+                    "size, or a larger `max`");
+    spec->steps_per_epoch = 6;
+    cr_assert_eq(fby_spec_check_steps(spec, 50, NULL), FBY_EINVAL);
+    spec->steps_per_epoch = UINT64_MAX / 4;
+    cr_assert_eq(fby_spec_check_steps(spec, 50, NULL), FBY_EINVAL);
+    spec->drop_last = true;
+    spec->steps_per_epoch = 15;
+    cr_assert_eq(fby_spec_check_steps(spec, 48, NULL), FBY_OK);
+    spec->steps_per_epoch = 16;
+    cr_assert_eq(fby_spec_check_steps(spec, 48, NULL), FBY_EINVAL, "120 samples");
+    spec->steps_per_epoch = 0;
+    cr_assert_eq(fby_spec_check_steps(spec, 48, NULL), FBY_OK, "none is said");
+    fby_spec_free(&spec);
+
+    refused(HEAD "steps_per_epoch: 9\n" PIPELINE,
+            "s.yaml:2: steps_per_epoch: 9, but the number of samples says how many batches an epoch has; "
+            "expected unset, or echo: {factor: auto} in the pipeline");
+    refused(HEAD "steps_per_epoch: 9\npipeline: [decode, echo: 2, center_crop: 3]\n",
+            "the number of samples and the echo's factor say how many");
+    refused(HEAD "batch: {size: 3, echo: 2}\nsteps_per_epoch: 9\n" PIPELINE,
+            "s.yaml:3: steps_per_epoch: 9, but");
+    refused(HEAD "steps_per_epoch: 9\norder: strict\npipeline: [decode, echo: auto, center_crop: 3]\n",
+            "auto emits as time goes, which no fixed order can");
 }
 
 Test(spec, caches)

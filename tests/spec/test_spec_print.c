@@ -155,18 +155,21 @@ static void write_spec(FILE *out)
 {
     fprintf(out, "dataset: {%s: %s}\n", below(2) ? "list" : "folder", texts[below(TEXTS)]);
     if (below(2)) write_split(out);
-    if (below(2))
+    bool steps = below(4) == 0; /* which shared order alone takes */
+    if (steps)
+        fprintf(out, "steps_per_epoch: %" PRIu64 "\n", below(1000) + 1);
+    else if (below(2))
         fprintf(out, "order: %s\n", (const char *const[]){"shared", "strict", "sequential"}[below(3)]);
     if (below(2))
         fprintf(out, "seed: %" PRIu64 "\naugment_seed: %" PRIu64 "\n", next_random(), next_random());
     if (below(2)) fprintf(out, "epochs: %" PRIu64 "\n", below(1000) + 1);
-    if (below(2)) fprintf(out, "steps_per_epoch: %" PRIu64 "\n", below(1000) + 1);
     if (below(2)) fprintf(out, "batch: {size: %" PRIu64 ", drop_last: true}\n", below(4096) + 1);
     if (below(2)) fprintf(out, "ranks: %" PRIu64 "\nwindow: %" PRIu64 "\n", below(1024) + 1, below(1024) + 1);
     if (below(2)) fprintf(out, "on_error: skip\nmax_errors: %.17g\n", between(0, 0.999));
     if (below(2)) fprintf(out, "sample_timeout: %" PRIu64 "ms\n", below(86400000) + 1);
     fputs("pipeline:\n", out);
     write_op(out, fby_op_find("decode"));
+    if (steps) fputs("  - echo: {factor: auto, max: 3, buffer: 9}\n", out);
     for (uint64_t i = below(4); i > 0; i--) {
         const char *const names[] = {"resize", "random_horizontal_flip", "random_vertical_flip",
                                      "random_resized_crop"};
