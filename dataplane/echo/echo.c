@@ -199,18 +199,23 @@ uint64_t fby_echo_wants_fresh(fby_echo *echo, uint32_t seat)
     return s->batch_fresh || !again_left(s) ? least(left, batch_left(s)) : 0;
 }
 
+/* Auto: whether what comes again comes unasked. Fresh ones that are under way go before it. */
+static bool is_due(const seat_state *s)
+{
+    return !is_free(s) && (s->came == s->what.part || is_behind(s));
+}
+
 bool fby_echo_is_due(const fby_echo *echo, uint32_t seat)
 {
     const seat_state *s = &echo->seat[seat];
-    return !is_auto(s) || (!is_free(s) && (!fresh_left(s) || is_behind(s)));
+    return !is_auto(s) || is_due(s);
 }
 
 /* On demand whole batches alone: with less the task would wait for fresh ones all the same. */
 static uint64_t auto_wants_again(const seat_state *s)
 {
     uint64_t whole = batch_left(s), left = is_free(s) ? whole : least(whole, again_left(s));
-    bool due = !is_free(s) && (!fresh_left(s) || is_behind(s));
-    if (due) return left;
+    if (is_due(s)) return left;
     return left == whole && s->fresh && s->items >= s->what.batch ? whole : 0;
 }
 

@@ -98,7 +98,9 @@ uint64_t fby_echoes_fresh_had(const fby_subscription *task, uint64_t part)
 {
     if (task->described.echo != FBY_STATE_ECHO_COUNTED) return task->resumed->position;
     if (task->resumed->position && task->resumed->position == task->resumed->part) return part;
-    return task->echo_before ? fby_echo_fresh_of(task->echo_before, 0) : 0;
+    if (task->echo_before) return fby_echo_fresh_of(task->echo_before, 0);
+    /* A rank that has its seat already, while the others were still to come. */
+    return task->echo ? fby_echo_fresh_of(task->echo->echo, task->seat) : 0;
 }
 
 static uint32_t id_at(void *user, uint64_t position)

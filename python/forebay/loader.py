@@ -113,6 +113,7 @@ class Loader:
 
     order         "shared": samples in whatever order lets all tasks of the machine share the work; "strict": the permutation
                   of (seed, epoch), reproducible to the byte; "sequential".
+    steps_per_epoch  with {"echo": {"factor": "auto"}} in the pipeline: batches of an epoch, for each rank. Several ranks need it.
     batch_echo    how often whole batches are delivered, or {"factor": 2, "buffer": 8}. `echo` in the pipeline emits samples again.
     window        batches that may be held, under way and being filled at once; None: 4, and more with an echo. Holding them all is
                   a WindowError.
@@ -150,6 +151,7 @@ class Loader:
         ranks: Union[int, str] = 1,
         rank: Optional[int] = None,
         *,
+        steps_per_epoch: Optional[int] = None,
         timeout: Optional[float] = None,
         writable: bool = False,
         socket: Optional[Path] = None,
@@ -168,6 +170,7 @@ class Loader:
         given = {
             "batch": {"size": batch_size, "drop_last": drop_last, **({} if batch_echo is None else {"echo": batch_echo})},
             "epochs": epochs,
+            "steps_per_epoch": steps_per_epoch,
             "order": order,
             "seed": seed,
             "augment_seed": augment_seed,
@@ -218,9 +221,9 @@ class Loader:
         return epoch
 
     def __len__(self) -> int:
-        """Batches of an epoch, exactly. With echo's factor auto that can't be told: TypeError."""
+        """Batches of an epoch, exactly. With echo's factor auto that can't be told without steps_per_epoch: TypeError."""
         if not self._info["batches"]:
-            raise TypeError("with echo: {factor: auto} an epoch has as many batches as there is time for: expected a factor where len() is asked for")
+            raise TypeError("with echo: {factor: auto} an epoch has as many batches as there is time for: expected steps_per_epoch, or a factor, where len() is asked for")
         return int(self._info["batches"])
 
     def _next(self) -> Batch:
@@ -430,6 +433,7 @@ def _source(dataset: Any, pipeline: Any, spec: Any, given: Dict[str, Any]) -> Di
 _DEFAULTS: Dict[str, Any] = {
     "batch": {"size": 64, "drop_last": False},
     "epochs": None,
+    "steps_per_epoch": None,
     "order": "shared",
     "seed": 0,
     "augment_seed": 0,

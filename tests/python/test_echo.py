@@ -163,6 +163,29 @@ def test_a_state_goes_on_in_the_middle_of_an_epoch(hundred, tmp_path, order, fac
             assert len(came) == int(100 * factor) and set(counts.values()) <= {int(factor), int(factor) + (factor != int(factor))}
 
 
+@pytest.mark.parametrize("order", ["shared", "strict"])
+def test_states_of_ranks_go_on_in_the_middle_of_an_epoch(hundred, tmp_path, order):
+    spec = write_spec(tmp_path / "a.yaml", hundred, order=order, ranks=2, pipeline=echoed(1, factor=2.5, buffer=20), batch={"size": 6}, epochs=2)
+    per_epoch = -(-int(50 * 2.5) // 6)
+    for cut in sorted(random.Random(order).sample(range(1, 2 * per_epoch), 3)):
+        with Server(tmp_path / f"first{cut}") as server:
+            probes = [Probe(spec, server, rank=rank) for rank in range(2)]
+            taken = turns(probes, cut)
+            for rank, probe in enumerate(probes):
+                probe.ask(f"state {tmp_path}/state{rank}")
+                probe.close()
+        with Server(tmp_path / f"second{cut}") as server:
+            probes = [Probe(spec, server, rank=rank, state=f"{tmp_path}/state{rank}") for rank in range(2)]
+            for batches, rest in zip(taken, turns(probes)):
+                batches += rest
+                assert [(b["epoch"], b["index"]) for b in batches] == [(e, i) for e in range(2) for i in range(per_epoch)]
+            for probe in probes:
+                probe.close()
+        for epoch in range(2):
+            assert sorted(i for batches in taken for i, flags in emissions(batches, epoch) if not flags & REPEAT) == list(range(100))
+            assert all(len(emissions(batches, epoch)) == 125 for batches in taken)
+
+
 def test_an_epoch_can_be_given_up(hundred, tmp_path):
     for order in ("shared", "strict"):
         spec = write_spec(tmp_path / "a.yaml", hundred, order=order, pipeline=echoed(1, factor=2.5, buffer=20), batch={"size": 8}, epochs=4)
