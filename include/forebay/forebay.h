@@ -131,7 +131,8 @@ typedef struct fby_task_info {
     uint64_t dataset;       /* samples of the data set */
     uint64_t samples;       /* per epoch, for this rank: with an echo of samples all emissions; where whole
                                batches come again, or samples as time goes (auto), the fresh ones */
-    uint64_t batches;       /* per epoch, for this rank: exact; 0 where samples come again as time goes */
+    uint64_t batches;       /* per epoch, for this rank: exact; 0 where samples come again as time goes,
+                               without steps_per_epoch */
     uint64_t epochs;        /* 0: unlimited */
     uint32_t batch;         /* samples of a full batch */
     uint32_t window;        /* batches that can be held or under way at once */

@@ -60,9 +60,9 @@ def check_job(taken, samples, epochs, steps, batch, most, drop_last=False, resum
         assert padded == part * ranks - len(fresh) or (resumed and padded > part * ranks - len(fresh))
 
 
-def take_in_step(probes, pause, count=None, chance=random):
-    """As trainers that wait for each other: lists of batches. `pause`: seconds that a step takes, up to."""
-    taken = [[] for _ in probes]
+def take_in_step(probes, pause, count=None, chance=random, holds=False):
+    """As trainers that wait for each other: lists of batches. `pause`: seconds that a step takes, up to; `holds`: the last batch while they ask for the next."""
+    taken, held = [[] for _ in probes], []
     while count is None or len(taken[0]) < count:
         answers = []
         for probe in chance.sample(probes, len(probes)):
@@ -75,6 +75,11 @@ def take_in_step(probes, pause, count=None, chance=random):
         for number, answer in enumerate(answers):
             taken[number].append(answer)
         time.sleep(chance.random() * pause)
+        held.append(answers)
+        if len(held) > holds:
+            for probe, answer in zip(probes, held.pop(0)):
+                probe.ask(f"release {answer['batch']}")
+    for answers in held:
         for probe, answer in zip(probes, answers):
             probe.ask(f"release {answer['batch']}")
     return taken
@@ -126,7 +131,8 @@ def test_any_rates_ranks_steps_batches_and_buffers(thousand, tmp_path):
             probes = [Probe(spec, server, rank=rank) for rank in range(ranks)]
             for thread in company:
                 thread.start()
-            check_job(take_in_step(probes, chance.choice([0, 0, 0.003]), chance=chance), 1000, 2, steps, batch, most, drop_last)
+            holds = window != 1 and chance.random() < 0.5
+            check_job(take_in_step(probes, chance.choice([0, 0, 0.003]), chance=chance, holds=holds), 1000, 2, steps, batch, most, drop_last)
             over.set()
             for thread in company:
                 thread.join()
