@@ -63,10 +63,9 @@ static uint64_t history_of(const fby_subscription *task)
 static fby_echo_seat_options seat_options(const fby_subscription *task, uint64_t fresh, uint64_t epoch)
 {
     const fby_spec_echo *echo = &task->spec->echo;
-    bool counts = is_auto(task) && !is_free(task);
     return (fby_echo_seat_options){.factor = echo->factor,
                                    .max = echo->max,
-                                   .total = counts ? fby_spec_steps_samples(task->spec, fresh) : 0,
+                                   .total = fby_spec_steps_samples(task->spec, fresh),
                                    .buffer = echo->buffer,
                                    .batch = task->spec->batch_size,
                                    .drop_last = task->spec->drop_last,

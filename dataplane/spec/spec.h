@@ -103,8 +103,8 @@ void fby_spec_free(fby_spec **spec);
  * it says any: it takes so many at least to have all of them, and no more than there are where each comes as
  * often as it may. FBY_EINVAL names both. */
 int fby_spec_check_steps(const fby_spec *spec, uint64_t part, fby_error *error);
-/* What such an epoch comes to in samples, fresh and again: all its batches are full, but for the last one
- * where each sample comes as often as it may and they don't fill it. */
+/* What such an epoch comes to in samples, fresh and again, or 0: all its batches are full, but for the last
+ * one where each sample comes as often as it may and they don't fill it. */
 uint64_t fby_spec_steps_samples(const fby_spec *spec, uint64_t part);
 
 /* The spec with every default written out, as YAML; malloc'd, NULL without memory. Parsing it again gives an

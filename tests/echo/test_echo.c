@@ -504,3 +504,17 @@ Test(echo, auto_with_a_total_spreads_what_its_buffer_would_not_hold_for_the_end)
     cr_assert_eq(again, 1000);
     fby_echo_destroy(&echo);
 }
+
+Test(echo, padding_that_a_state_counts_as_a_repeat_makes_no_epoch_longer)
+{
+    const fby_echo_seat_options what = {.max = 2, .total = 10, .buffer = 10, .batch = 5, .part = 10};
+    const uint8_t counts[10] = {2, 1, 1, 1};
+    fby_echo *echo, *own;
+    cr_assert_eq(fby_echo_create(&echo, 1, NULL), FBY_OK);
+    cr_assert_eq(fby_echo_restore(&own, &what, 5, counts, 10, NULL), FBY_OK);
+    fby_echo_adopt(echo, 0, &own, 0, NULL, NULL);
+    cr_assert_eq(fby_echo_wants_fresh(echo, 0), 5);
+    cr_assert_eq(fby_echo_wants_again(echo, 0), 0, "each of the rest is fresh");
+    cr_assert(fresh_give(echo, 0, 5, 5), "the epoch is over");
+    fby_echo_destroy(&echo);
+}

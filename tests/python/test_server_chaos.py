@@ -185,6 +185,7 @@ def echo_specs(folder, specs):
     kinds = {"echo": {"pipeline": [decode, {"echo": {"factor": 2, "buffer": 20}}, *rest]},
              "fixed": {"pipeline": [decode, {"echo": {"factor": 1.5, "buffer": 20}}, *rest], "order": "strict"},
              "auto": {"pipeline": [decode, {"echo": "auto"}, *rest]},
+             "steps": {"pipeline": [decode, {"echo": "auto"}, *rest], "steps_per_epoch": 40},
              "batches": {"batch": {"size": 8, "echo": {"factor": 2.5, "buffer": 3}}},
              "cache": {"pipeline": [decode, {"cache": "1MiB"}, {"echo": 2}, *rest]}}
     for name, keys in kinds.items():

@@ -55,7 +55,7 @@ def check_job(taken, samples, epochs, steps, batch, most, drop_last=False, resum
         if drop_last:
             assert set(fresh.values()) == {1} and len(fresh) == part * ranks
         else:
-            assert fresh == collections.Counter(range(samples)), "each once, over all ranks"
+            assert set(fresh.values()) == {1} and len(fresh) == samples, "each once, over all ranks"
         # A state says which ids came, not that one came as padding: more may come where one is gone on with.
         assert padded == part * ranks - len(fresh) or (resumed and padded > part * ranks - len(fresh))
 
@@ -114,11 +114,14 @@ def test_any_rates_ranks_steps_batches_and_buffers(thousand, tmp_path):
     chance.seed(seed)
     for number in range(int(10 * SCALE)):
         ranks, batch, most = chance.choice([1, 2, 3, 5]), chance.choice([3, 16, 64, 150]), chance.choice([1, 1.3, 2, 5])
+        samples = chance.choice([1000, 1000, 200, 30, 3])
         drop_last, buffer, window = chance.random() < 0.3, chance.choice([1, 40, 5000]), chance.choice([None, 1, 2, 5])
-        part, least, largest = span(1000, ranks, batch, most, drop_last)
+        part, least, largest = span(samples, ranks, batch, most, drop_last)
+        if not part:
+            continue
         steps = chance.choice([least, chance.randint(least, largest), largest])
         pipeline = echoed(chance.choice([0, 1, 4]), factor="auto", max=most, buffer=buffer)
-        keys = dict(order="shared", ranks=ranks, steps_per_epoch=steps, epochs=2, window=window, batch={"size": batch, "drop_last": drop_last}, pipeline=pipeline)
+        keys = dict(split={"part": samples / 1000}, order="shared", ranks=ranks, steps_per_epoch=steps, epochs=2, window=window, batch={"size": batch, "drop_last": drop_last}, pipeline=pipeline)
         print(keys)
         spec = write_spec(tmp_path / "a.yaml", thousand, **keys)
         # Another task at the same echo, and one without, take what they can of the same draws.
@@ -132,7 +135,7 @@ def test_any_rates_ranks_steps_batches_and_buffers(thousand, tmp_path):
             for thread in company:
                 thread.start()
             holds = window != 1 and chance.random() < 0.5
-            check_job(take_in_step(probes, chance.choice([0, 0, 0.003]), chance=chance, holds=holds), 1000, 2, steps, batch, most, drop_last)
+            check_job(take_in_step(probes, chance.choice([0, 0, 0.003]), chance=chance, holds=holds), samples, 2, steps, batch, most, drop_last)
             over.set()
             for thread in company:
                 thread.join()
