@@ -62,6 +62,35 @@ def test_a_loader_of_three_ranks(hundred, tmp_path, by_launcher):
     assert set(i for _, _, ids in got for i in ids) == set(range(100))
 
 
+def _train_in_step(rank, folder, socket, results):
+    """A trainer whose ranks go step by step; the barrier stands for its all-reduce."""
+    with forebay.Loader(str(folder), ["decode", {"echo": {"factor": "auto", "max": 4}}, {"random_resized_crop": {"size": 16}}], batch_size=8, epochs=3,
+                        ranks=2, rank=rank, steps_per_epoch=15, socket=socket, mode="running") as loader:
+        counts = []
+        for _ in range(3):
+            count = 0
+            for batch in loader:
+                count += 1
+                results["barrier"].wait(30)
+            counts.append(count)
+        results["queue"].put((rank, len(loader), counts, repr(loader)))
+
+
+def test_a_loader_of_two_ranks_in_step(hundred, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    results = {"queue": context.Queue(), "barrier": context.Barrier(2)}
+    with Server(tmp_path / "server") as server:
+        children = [context.Process(target=_train_in_step, args=(rank, hundred, server.socket, results)) for rank in range(2)]
+        for child in children:
+            child.start()
+        got = sorted(results["queue"].get(timeout=60) for _ in children)
+        for child in children:
+            child.join(30)
+            assert child.exitcode == 0
+    assert [(rank, length, counts) for rank, length, counts, _ in got] == [(rank, 15, [15] * 3) for rank in range(2)]
+    assert all("15 batches" in text for *_, text in got)
+
+
 def test_one_rank_is_whichever_process_asks(hundred, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")

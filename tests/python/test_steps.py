@@ -2,7 +2,6 @@
 
 import collections
 import json
-import multiprocessing
 import os
 import random
 import subprocess
@@ -13,8 +12,6 @@ import pytest
 from processes import EEND, EINVAL, FOREBAY, Probe, Server, eventually, hundred, write_spec  # noqa: F401
 from test_echo import AUGMENTED, REPEAT, echoed, thousand  # noqa: F401
 from test_server_many import everything, turns
-
-import forebay
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -317,32 +314,3 @@ def test_plan_and_status_tell_it(hundred, tmp_path):
             assert task["batches_per_epoch"] == task["echo"]["steps_per_epoch"] == 20 and task["echo"]["factor"] == "auto"
         for probe in probes:
             probe.close()
-
-
-def _train(rank, folder, socket, results):
-    """A trainer whose ranks go step by step; the barrier stands for its all-reduce."""
-    with forebay.Loader(str(folder), ["decode", {"echo": {"factor": "auto", "max": 4}}, {"random_resized_crop": {"size": 16}}], batch_size=8, epochs=3,
-                        ranks=2, rank=rank, steps_per_epoch=15, socket=socket, mode="running") as loader:
-        counts = []
-        for _ in range(3):
-            count = 0
-            for batch in loader:
-                count += 1
-                results["barrier"].wait(30)
-            counts.append(count)
-        results["queue"].put((rank, len(loader), counts, repr(loader)))
-
-
-def test_a_loader_of_two_ranks_in_step(hundred, tmp_path):
-    context = multiprocessing.get_context("spawn")
-    results = {"queue": context.Queue(), "barrier": context.Barrier(2)}
-    with Server(tmp_path / "server") as server:
-        children = [context.Process(target=_train, args=(rank, hundred, server.socket, results)) for rank in range(2)]
-        for child in children:
-            child.start()
-        got = sorted(results["queue"].get(timeout=60) for _ in children)
-        for child in children:
-            child.join(30)
-            assert child.exitcode == 0
-    assert [(rank, length, counts) for rank, length, counts, _ in got] == [(rank, 15, [15] * 3) for rank in range(2)]
-    assert all("15 batches" in text for *_, text in got)
