@@ -304,11 +304,11 @@ def register() -> None:
             except FblError as error:
                 raise (SyntaxError if error.reason == "format" else OSError)(str(error)) from error
             self._size = (said.width, said.height)
-            self._mode = _PILLOW_MODES.get((said.channels, said.bits > 8)) or _PILLOW_MODES[(said.channels, False)]
+            mode = _PILLOW_MODES.get((said.channels, said.bits > 8)) or _PILLOW_MODES[(said.channels, False)]
             chunk = said.metadata.get("PLTE", b"") if said.bits == 8 else b""
             if chunk and _entries(chunk, said.channels) is not None:
-                kind = self._mode
-                self._mode = "P"
+                kind = mode
+                mode = "P"
                 self.palette = ImagePalette.raw(kind, chunk)
                 if kind == "RGBA":
                     self.palette = ImagePalette.raw("RGB", b"".join(chunk[i : i + 3] for i in range(0, len(chunk), 4)))
@@ -318,7 +318,9 @@ def register() -> None:
             for kind, name in (("EXIF", "exif"), ("ICCP", "icc_profile"), ("XMP ", "xmp")):
                 if kind in said.metadata:
                     self.info[name] = (_EXIF_START if kind == "EXIF" else b"") + said.metadata[kind]
-            self.tile = [ImageFile._Tile("fbl", (0, 0, *self._size), 0, (said.bits, chunk))]
+            # Before Pillow 10.1 `mode` is an attribute like any other, and a tile a tuple like any other, which later ones take too.
+            setattr(self, "_mode" if hasattr(Image.Image, "mode") else "mode", mode)
+            self.tile = [("fbl", (0, 0, *self._size), 0, (said.bits, chunk))]  # type: ignore[list-item]
 
     Image.register_decoder("fbl", FblDecoder)
     Image.register_open("FBL", FblImageFile, lambda prefix: prefix.startswith(b"\x89FBL\r\n\x1a\n"))
