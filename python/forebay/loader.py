@@ -21,7 +21,7 @@ Op = Union[str, Mapping[str, Any]]
 _MODES = {"auto": _forebay.AUTO, "running": _forebay.RUNNING, "embedded": _forebay.EMBEDDED}
 _STATE_VERSION = 1
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
-_SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "forebay")
+SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "forebay")
 
 
 class Batch(Tuple[Tensor, Tensor]):
@@ -183,8 +183,8 @@ class Loader:
         arguments = _source(dataset, pipeline, spec, given)
         if socket is not None:
             arguments["socket"] = os.fsencode(socket)
-        if os.path.exists(_SERVER):
-            arguments["server"] = os.fsencode(_SERVER)
+        if os.path.exists(SERVER):
+            arguments["server"] = os.fsencode(SERVER)
         if reconnect is not None:
             arguments["reconnect"] = _check_seconds("reconnect", reconnect)
         self._arguments: Dict[str, Any] = {"mode": _MODES[mode], "writable": bool(writable), "rank": rank, **arguments}

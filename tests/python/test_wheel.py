@@ -43,7 +43,7 @@ def test_the_wheel_carries_all_and_nothing_else(wheel):
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = archive.read(f"forebay-{version}.dist-info/METADATA").decode()
         mode = archive.getinfo("forebay/bin/forebay").external_attr >> 16
-    wanted = {"__init__.py", "errors.py", "launch.py", "loader.py", "ops.py", "parity.py", "py.typed", "_forebay.abi3.so", "_forebay.pyi",
+    wanted = {"__init__.py", "__main__.py", "errors.py", "launch.py", "loader.py", "ops.py", "parity.py", "py.typed", "_forebay.abi3.so", "_forebay.pyi",
               "_forebay_plan.abi3.so", "_forebay_plan.pyi", "fbl.py", "_forebay_fbl.abi3.so", "_forebay_fbl.pyi", "bin/forebay"}
     assert names == {f"forebay/{name}" for name in wanted}
     assert mode & 0o111
@@ -64,3 +64,8 @@ def test_an_installed_wheel_feeds_a_program(wheel, pictures, surroundings, tmp_p
     version, samples, server = done.stdout.split()
     assert (wheel.name.split("-")[1], "310") == (version, samples)
     assert server == str(next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages" / "forebay" / "bin" / "forebay")
+    for command in ([tmp_path / "venv" / "bin" / "forebay"], [python, "-m", "forebay"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"forebay {version}\n", "")
+        done = subprocess.run([*command, "inspect", "nothing.fbl"], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
+        assert done.returncode and "nothing.fbl" in done.stderr
