@@ -135,9 +135,98 @@ static PyObject *tensor_repr(PyObject *object)
     return text;
 }
 
+/* --- as a sequence of whole numbers: labels, ids and flags
+ * ---------------------------------------------------------------- */
+
 static Py_ssize_t tensor_length(PyObject *object)
 {
     return (Py_ssize_t)((const tensor *)object)->shape[0];
+}
+
+static PyObject *number_at(const tensor *self, Py_ssize_t place)
+{
+    switch (self->element) {
+    case FBY_PY_I64:
+        return PyLong_FromLongLong(((const int64_t *)self->data)[place]);
+    case FBY_PY_U64:
+        return PyLong_FromUnsignedLongLong(((const uint64_t *)self->data)[place]);
+    case FBY_PY_U32:
+        return PyLong_FromUnsignedLong(((const uint32_t *)self->data)[place]);
+    default:
+        break;
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "a forebay.Tensor of %s gives no single values: use numpy.asarray(tensor) or "
+                 "torch.from_dlpack(tensor)",
+                 kinds[self->element].name);
+    return NULL;
+}
+
+/* Pixels are for numpy and torch: one by one they would take seconds a batch, and nobody would see why. */
+static int check_sequence(const tensor *self, const char *what)
+{
+    if (self->dimensions == 1) return 0;
+    PyErr_Format(PyExc_TypeError,
+                 "a forebay.Tensor of %u dimensions has no %s: look at it, without a copy, by "
+                 "numpy.asarray(tensor) or torch.from_dlpack(tensor)",
+                 (unsigned int)self->dimensions, what);
+    return -1;
+}
+
+static PyObject *tensor_item(PyObject *object, Py_ssize_t place)
+{
+    const tensor *self = (const tensor *)object;
+    if (check_sequence(self, "items")) return NULL;
+    if (place < 0 || place >= self->shape[0]) {
+        PyErr_Format(PyExc_IndexError, "index out of range: this forebay.Tensor has %lld values",
+                     (long long)self->shape[0]);
+        return NULL;
+    }
+    return number_at(self, place);
+}
+
+static PyObject *tensor_subscript(PyObject *object, PyObject *key)
+{
+    if (check_sequence((const tensor *)object, "items")) return NULL;
+    Py_ssize_t place = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    if (place == -1 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError))
+            PyErr_SetString(
+                PyExc_TypeError,
+                "a forebay.Tensor takes one whole number as index: for slices, masks and lists use "
+                "numpy.asarray(tensor)[...] or torch.from_dlpack(tensor)[...]");
+        return NULL;
+    }
+    return tensor_item(object, place < 0 ? place + tensor_length(object) : place);
+}
+
+static PyObject *tensor_iterate(PyObject *object)
+{
+    return check_sequence((const tensor *)object, "items") ? NULL : PySeqIter_New(object);
+}
+
+static PyObject *tensor_tolist(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return check_sequence((const tensor *)object, "tolist()") ? NULL : PySequence_List(object);
+}
+
+/* Python's own answer would be a False that nobody asked for. */
+static PyObject *tensor_compare(PyObject *object, PyObject *other, int operation)
+{
+    (void)object;
+    (void)other;
+    if (operation != Py_EQ && operation != Py_NE) Py_RETURN_NOTIMPLEMENTED;
+    PyErr_SetString(PyExc_TypeError,
+                    "a forebay.Tensor can't be compared: make it an array first, without a copy, by "
+                    "torch.from_dlpack(tensor) or numpy.asarray(tensor)");
+    return NULL;
+}
+
+/* By identity, as any object's: a type with a comparison of its own has none by itself. */
+static Py_hash_t tensor_hash(PyObject *object)
+{
+    return (Py_hash_t)((uintptr_t)object >> 4);
 }
 
 /* --- DLPack
@@ -311,6 +400,7 @@ static PyMethodDef tensor_methods[] = {
      "The array as a DLPack capsule: versioned and marked read-only for consumers of DLPack 1.x, legacy for "
      "others."},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "(1, 0): CPU memory."},
+    {"tolist", tensor_tolist, METH_NOARGS, "The values as a list; of one dimension only."},
     {"__reduce__", tensor_reduce, METH_NOARGS, NULL},
     {NULL},
 };
@@ -339,8 +429,15 @@ static PyType_Slot tensor_slots[] = {
     {Py_tp_repr, tensor_repr},
     {Py_tp_methods, tensor_methods},
     {Py_tp_getset, tensor_attributes},
+    {Py_tp_richcompare, tensor_compare},
+    {Py_tp_hash, tensor_hash},
+    {Py_tp_iter, tensor_iterate},
     {Py_sq_length, tensor_length},
-    {Py_tp_doc, "An array of a batch. numpy.asarray() and torch.from_dlpack() look at it without a copy."},
+    {Py_sq_item, tensor_item},
+    {Py_mp_length, tensor_length},
+    {Py_mp_subscript, tensor_subscript},
+    {Py_tp_doc, "An array of a batch. numpy.asarray() and torch.from_dlpack() look at it without a copy. "
+                "Labels, ids and flags are sequences of whole numbers besides."},
     {0},
 };
 

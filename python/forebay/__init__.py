@@ -6,6 +6,7 @@
         "decode", {"random_resized_crop": 224}, "random_horizontal_flip", {"normalize": "imagenet"}, "to"])
     for images, labels in loader:                 # one epoch
         images = torch.from_dlpack(images)        # no copy; numpy.asarray() likewise
+        labels = torch.from_dlpack(labels)        # int64
         ...
 
 One data plane per user and machine reads, decodes and augments for all training jobs. The first Loader starts it; it ends by itself

@@ -14,6 +14,7 @@ import warnings
 import numpy
 import pytest
 from PIL import Image
+from torch_python import TORCH_PYTHON
 
 import forebay
 
@@ -223,6 +224,38 @@ def test_labels_and_ids_hold_no_batch(open_loader):
     assert sorted(sum((numpy.asarray(ids).tolist() for _, ids in kept), [])) == list(range(310))
 
 
+def test_labels_ids_and_flags_are_sequences(open_loader):
+    batch = next(iter(open_loader(order="sequential", batch_size=310)))
+    for tensor, values in ((batch.labels, [place * 3 // 310 for place in range(310)]), (batch.ids, list(range(310))), (batch.flags, [0] * 310)):
+        assert tensor.tolist() == list(tensor) == values
+        assert (tensor[0], tensor[numpy.int64(200)], tensor[-1]) == (values[0], values[200], values[-1])
+        assert type(tensor[7]) is int and values[9] in tensor
+        for place in (310, -311, 1 << 70):
+            with pytest.raises(IndexError):
+                tensor[place]
+        for key in (slice(3), [1, 2], (0,), numpy.zeros(310, bool), "0"):
+            with pytest.raises(TypeError, match=r"numpy.asarray\(tensor\)\[\.\.\.\]"):
+                tensor[key]
+
+
+@pytest.mark.parametrize("use", [lambda images: images[0], list, lambda images: images.tolist()])
+def test_images_say_how_to_look_at_them(open_loader, use):
+    with pytest.raises(TypeError, match=r"4 dimensions .*numpy.asarray\(tensor\) or torch.from_dlpack\(tensor\)"):
+        use(next(iter(open_loader())).images)
+
+
+def test_a_comparison_is_no_silent_false(open_loader):
+    images, labels = next(iter(open_loader()))
+    for tensor in (images, labels):
+        for compare in (lambda t: t == [1], lambda t: [1] == t, lambda t: t != 1, lambda t: t == t):
+            with pytest.raises(TypeError, match=r"make it an array first.*torch.from_dlpack\(tensor\) or numpy.asarray\(tensor\)"):
+                compare(tensor)
+        assert len({tensor, tensor}) == 1
+    with pytest.raises(TypeError, match="'<' not supported"):
+        labels < labels  # noqa: B015  the comparison is what is tested
+    assert (numpy.asarray(labels) == labels).all()
+
+
 def test_writable_batches_may_be_kept_and_changed(open_loader):
     loader = open_loader(writable=True, order="sequential")
     batches = list(loader)
@@ -289,17 +322,6 @@ def test_other_faults_are_none_of_ours(pictures):
     assert "forebay" not in errors
 
 
-def find_torch():
-    """A Python that has PyTorch (Debian's belongs to the system's), or None: it isn't required."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        probe = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('torch'))"
-        if os.path.exists(python) and subprocess.run([python, "-c", probe], check=False).returncode == 0:
-            return python
-    return None
-
-
-TORCH_PYTHON = find_torch()
-
 if TORCH_PYTHON:
 
     @pytest.mark.parametrize("write", [False, True])
@@ -310,11 +332,20 @@ if TORCH_PYTHON:
             import forebay, torch
             with forebay.Loader({str(pictures)!r}, {FLOATS!r}, 50, timeout=20) as loader:
                 seen = 0
-                for images, labels in loader:
+                for batch in loader:
+                    images, labels = batch
                     tensor = torch.from_dlpack(images)
                     assert tensor.data_ptr() == images.__array_interface__["data"][0]
                     assert tuple(tensor.shape) == images.shape and tensor.dtype == torch.float32
-                    assert torch.from_dlpack(labels).dtype == torch.int64
+                    numbers = torch.from_dlpack(labels)
+                    assert numbers.dtype == torch.int64
+                    assert torch.as_tensor(labels).equal(numbers) and torch.tensor(batch.ids.tolist()).shape == numbers.shape
+                    try:
+                        numbers == labels
+                    except TypeError as error:
+                        assert "torch.from_dlpack(tensor)" in str(error)
+                    else:
+                        raise AssertionError("a comparison that means nothing")
                     seen += len(tensor)
                 print(seen, flush=True)
                 if {write}:
