@@ -36,6 +36,54 @@ static void vectors_make(fby_fbl_set *set, uint32_t context)
     }
 }
 
+/* False where the context isn't a lean set's. */
+static bool lean_context(fby_fbl_set *set, uint32_t context)
+{
+    fby_fbl_lean *lean = &set->lean;
+    uint32_t token = 0;
+
+    for (uint32_t t = 0; t < set->tokens[context]; t++) {
+        uint32_t at = context * FBY_FBL_TOKENS + t, start = set->start[at], frequency = set->frequency[at];
+        if (!frequency) continue;
+        if (token == FBL_LEAN_TOKENS || frequency % 2 || frequency == FBY_FBL_SCALE) return false;
+        uint32_t of_two = FBL_LEAN_CONTEXTS - 1 - context + token / 2 * 4, place = of_two + token % 2 * 8;
+        uint8_t bound = (uint8_t)(start / 2 - 129), raw = set->raw[at] & 7;
+        if (token == 2) lean->bound[0][FBL_LEAN_CONTEXTS - 1 - context] = bound;
+        if (token % 2) lean->bound[1][of_two] = bound;
+        lean->leaf[FBL_LEAN_START][place] = (uint8_t)(start / 2);
+        lean->leaf[FBL_LEAN_SPAN][place] = (uint8_t)(frequency / 2);
+        lean->leaf[FBL_LEAN_BASE][place] = (uint8_t)set->base[at];
+        lean->leaf[FBL_LEAN_MASK][place] = (uint8_t)((1u << raw) - 1);
+        lean->leaf[FBL_LEAN_SCALE][place] = (uint8_t)(256u >> raw);
+        token++;
+    }
+    return true;
+}
+
+static void lean_make(fby_fbl_set *set)
+{
+    fby_fbl_lean *lean = &set->lean;
+
+    memset(lean, 0, sizeof *lean);
+    memset(lean->bound, 127, sizeof lean->bound);
+    memset(lean->threshold, 127, sizeof lean->threshold);
+    if (set->contexts > FBL_LEAN_CONTEXTS) return;
+    for (uint32_t sum = 0, before = 0; sum < FBY_FBL_SUMS; sum++) {
+        uint32_t context = set->context[sum];
+        if (context < before) return;
+        for (; before < context; before++) /* sums are compared as signed bytes: -1 is before all */
+            memset(lean->threshold[before], (int)sum - 1, sizeof lean->threshold[before]);
+    }
+    for (uint32_t context = 0; context < set->contexts; context++) {
+        if (!lean_context(set, context)) return;
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        memcpy(lean->bound[i] + FBL_LEAN_PLACES, lean->bound[i], FBL_LEAN_PLACES);
+    for (uint32_t i = 0; i < FBL_LEAN_LEAVES; i++)
+        memcpy(lean->leaf[i] + FBL_LEAN_PLACES, lean->leaf[i], FBL_LEAN_PLACES);
+    lean->possible = true;
+}
+
 void fby_fbl_set_finish(fby_fbl_set *set)
 {
     memset(set->entry, 0, sizeof set->entry);
@@ -50,6 +98,7 @@ void fby_fbl_set_finish(fby_fbl_set *set)
         }
         vectors_make(set, context);
     }
+    lean_make(set);
     for (uint32_t t = 0; t < FBY_FBL_TOKENS; t++) {
         for (uint32_t b = 0; b < 2; b++)
             memcpy(set->bound[b][t] + FBY_FBL_CONTEXTS, set->bound[b][t], FBY_FBL_CONTEXTS);

@@ -41,6 +41,21 @@ enum {
  * of its end in 5. */
 enum { FBL_LEAF_BASE, FBL_LEAF_MORE, FBL_LEAVES };
 
+/* A lean set is one that vectors are quickest with: all frequencies are even and below 512, of up to four
+ * tokens a context; contexts are up to four runs of sums. A context c and a token t (of those with slots)
+ * have one of 16 places, 3 - c + 4 (t / 2) + 8 (t mod 2), in tables of bytes that fill a vector twice. */
+enum { FBL_LEAN_CONTEXTS = 4, FBL_LEAN_TOKENS = 4, FBL_LEAN_PLACES = 16 };
+
+/* Start and span are half of what a token's are; scale is 2^(8 - raw), 0 for 256. */
+enum { FBL_LEAN_START, FBL_LEAN_SPAN, FBL_LEAN_BASE, FBL_LEAN_MASK, FBL_LEAN_SCALE, FBL_LEAN_LEAVES };
+
+typedef struct fby_fbl_lean {
+    bool possible;
+    uint8_t threshold[FBL_LEAN_CONTEXTS - 1][2 * FBL_LEAN_PLACES]; /* the last sum of the contexts so far */
+    uint8_t bound[2][2 * FBL_LEAN_PLACES]; /* of the two tokens behind, of the second of two; less 128 */
+    uint8_t leaf[FBL_LEAN_LEAVES][2 * FBL_LEAN_PLACES];
+} fby_fbl_lean;
+
 /* What one plane's residuals, or a palette's indices, are coded with. Entry 8 * context + token. */
 typedef struct fby_fbl_set {
     uint8_t context[FBY_FBL_SUMS];
@@ -58,6 +73,7 @@ typedef struct fby_fbl_set {
     bool in_vectors;
     uint8_t bound[2][FBY_FBL_TOKENS][2 * FBY_FBL_CONTEXTS]; /* [slot's lowest bit][token], less 128; twice */
     uint8_t leaf[FBL_LEAVES][FBY_FBL_TOKENS][2 * FBY_FBL_CONTEXTS];
+    fby_fbl_lean lean;
 } fby_fbl_set;
 
 void fby_fbl_set_finish(fby_fbl_set *set);

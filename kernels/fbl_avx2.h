@@ -46,20 +46,33 @@ FBL_AVX2 __m256i fbl_median(__m256i w, __m256i n, __m256i nw)
     return _mm256_sub_epi8(_mm256_add_epi8(low, high), clamped);
 }
 
+/* b where the mask's bytes have bit 7, else a. GCC 12 takes the intrinsic for a comparison and makes one. */
+FBL_AVX2 __m256i fbl_choose(__m256i a, __m256i b, __m256i mask)
+{
+    __m256i chosen;
+    __asm__("vpblendvb %3, %2, %1, %0" : "=x"(chosen) : "x"(a), "xm"(b), "x"(mask));
+    return chosen;
+}
+
 /* Both bits of the predictors, as masks. */
 FBL_AVX2 __m256i fbl_predict(__m256i w, __m256i n, __m256i nw, __m256i ne, __m256i low, __m256i high)
 {
     __m256i median = fbl_median(w, n, nw), mean = _mm256_avg_epu8(w, n);
-    __m256i both = _mm256_avg_epu8(mean, median), right = _mm256_avg_epu8(median, _mm256_avg_epu8(w, ne));
-    return _mm256_blendv_epi8(_mm256_blendv_epi8(median, both, low), _mm256_blendv_epi8(mean, right, low),
-                              high);
+    __m256i other = fbl_choose(mean, _mm256_avg_epu8(w, ne), high);
+    return fbl_choose(fbl_choose(median, mean, high), _mm256_avg_epu8(median, other), low);
+}
+
+/* The size of a zigzag value is what the residual's is; odd values are negative. */
+FBL_AVX2 __m256i fbl_size(__m256i z)
+{
+    return _mm256_avg_epu8(z, _mm256_setzero_si256());
 }
 
 FBL_AVX2 __m256i fbl_of_zigzag(__m256i z)
 {
-    const __m256i one = _mm256_set1_epi8(1);
-    __m256i half = _mm256_and_si256(_mm256_srli_epi16(z, 1), _mm256_set1_epi8(127));
-    return _mm256_xor_si256(half, _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_and_si256(z, one)));
+    /* Of each byte only bit 7 matters, and that there is another. */
+    __m256i sign = _mm256_or_si256(_mm256_slli_epi16(z, 7), _mm256_set1_epi8(1));
+    return _mm256_sign_epi8(fbl_size(z), sign);
 }
 
 FBL_AVX2 __m256i fbl_zigzag(__m256i difference)
