@@ -82,7 +82,7 @@ typedef struct fby_echo_fresh {
     uint64_t turn, epoch; /* counters of its random ops */
     fby_kept_item *kept;  /* may be NULL */
 } fby_echo_fresh;
-/* FBY_ENOMEM: they are owed less than they should be, and their epochs end earlier. */
+/* FBY_ENOMEM: some of them are owed less than they should be, and their epochs would be too short. */
 int fby_echo_add(fby_echo *echo, uint64_t seats, const fby_echo_fresh *fresh);
 
 /* --- going on from a state. An echo with one seat, number 0, is made apart; a seat of another one adopts it.

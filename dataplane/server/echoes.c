@@ -214,6 +214,17 @@ static void items_make(fby_drawn *drawn)
         }
 }
 
+/* What isn't noted would be missing from its epoch, and whoever counts its batches would wait for it. */
+static void fail_without_memory(fby_drawn *drawn, uint32_t k, uint64_t seats)
+{
+    fby_error why = FBY_ERROR_INIT;
+    fby_fail(&why, FBY_ENOMEM,
+             "no memory to note what an echo emits again; free some, or make its buffer smaller");
+    for (fby_subscription *task = drawn->source->tasks; task; task = task->next_of_source)
+        if (task->echo == drawn->echoes[k].echo && seats & fby_seat_bit(task))
+            fby_subscription_fail(task, &why);
+}
+
 /* The samples of the draw are owed to `seats` of its k-th echo. */
 static void owe(fby_drawn *drawn, uint32_t k, uint64_t seats)
 {
@@ -221,8 +232,10 @@ static void owe(fby_drawn *drawn, uint32_t k, uint64_t seats)
         const fby_job *job = &drawn->lot.jobs[i];
         const fby_echo_fresh fresh = {(uint32_t)job->id, job->turn, job->epoch,
                                       k < drawn->lot.echo_count ? job->items[k] : NULL};
-        if (fby_echo_add(drawn->echoes[k].echo->echo, seats, &fresh))
-            fby_server_log(drawn->source->server, "no memory for what an echo emits again");
+        if (fby_echo_add(drawn->echoes[k].echo->echo, seats, &fresh)) {
+            fail_without_memory(drawn, k, seats);
+            return;
+        }
     }
 }
 
