@@ -106,3 +106,33 @@ void fby_fbl_set_finish(fby_fbl_set *set)
             memcpy(set->leaf[k][t] + FBY_FBL_CONTEXTS, set->leaf[k][t], FBY_FBL_CONTEXTS);
     }
 }
+
+void fby_fbl_push_make(const fby_fbl_set *set, uint32_t bits, fby_fbl_push *push)
+{
+    const fby_fbl_lean *lean = &set->lean;
+
+    memset(push, 0, sizeof *push);
+    push->possible = lean->possible && bits == 8;
+    if (!push->possible) return;
+    memcpy(push->threshold, lean->threshold, sizeof push->threshold);
+    memset(push->bound, 127, sizeof push->bound);
+    for (uint32_t i = 0; i < 2 * FBL_LEAN_PLACES; i++) {
+        uint32_t place = i % FBL_LEAN_PLACES, half = lean->leaf[FBL_LEAN_SPAN][place], raw = 0, shift = 0;
+        if (!half) continue; /* no token */
+        uint8_t base = lean->leaf[FBL_LEAN_BASE][place], mask = lean->leaf[FBL_LEAN_MASK][place];
+        while (mask >> raw) raw++;
+        while (1u << shift < half) shift++;
+        /* The tokens of a context: 0 and 1 have no bit 2, 1 and 3 have bit 3. */
+        uint32_t column = i - place + place % FBL_LEAN_CONTEXTS;
+        if ((place & 12) == 4) push->bound[0][column] = (uint8_t)(base - 129);
+        if (place & 8) push->bound[1][column + (place & 4)] = (uint8_t)(base - 129);
+        push->leaf[FBL_PUSH_BASE][i] = base;
+        push->leaf[FBL_PUSH_START][i] = lean->leaf[FBL_LEAN_START][place];
+        push->leaf[FBL_PUSH_SPAN][i] = (uint8_t)half;
+        push->leaf[FBL_PUSH_GAP][i] = (uint8_t)(256 - half);
+        push->leaf[FBL_PUSH_RAW][i] = (uint8_t)raw;
+        push->leaf[FBL_PUSH_ROOM][i] = (uint8_t)(24 - raw);
+        push->leaf[FBL_PUSH_SHIFT][i] = (uint8_t)shift;
+        push->reciprocal[place] = (uint32_t)((((uint64_t)1 << (32 + shift)) + 2 * half - 1) / (2 * half));
+    }
+}

@@ -180,6 +180,29 @@ typedef struct fby_fbl_work {
     uint8_t *sums;  /* rans and palette: of each residual */
 } fby_fbl_work;
 
+/* A lean set as vectors encode with it: tables of places, twice each, as fby_fbl_lean's. With f a frequency,
+ * x / f is x * reciprocal >> (32 + shift) for even x. */
+enum {
+    FBL_PUSH_BASE,
+    FBL_PUSH_START,
+    FBL_PUSH_SPAN, /* f / 2 */
+    FBL_PUSH_GAP,  /* 256 - f / 2 */
+    FBL_PUSH_RAW,
+    FBL_PUSH_ROOM, /* 24 - raw: a state gives a word away where it has f / 2 or more above as many bits */
+    FBL_PUSH_SHIFT,
+    FBL_PUSH_LEAVES
+};
+
+typedef struct fby_fbl_push {
+    bool possible; /* the set is lean, values are of 8 bits */
+    uint8_t threshold[FBL_LEAN_CONTEXTS - 1][2 * FBL_LEAN_PLACES];
+    uint8_t bound[2][2 * FBL_LEAN_PLACES]; /* of values, as fby_fbl_lean's are of slots */
+    uint8_t leaf[FBL_PUSH_LEAVES][2 * FBL_LEAN_PLACES];
+    uint32_t reciprocal[FBL_LEAN_PLACES];
+} fby_fbl_push;
+
+void fby_fbl_push_make(const fby_fbl_set *set, uint32_t bits, fby_fbl_push *push);
+
 typedef struct fby_fbl_kernels {
     uint32_t ways; /* tiles of one shape and one number of channels that `rans` takes at once */
     void (*rans)(fby_fbl_rans *const *tile, uint32_t count);
@@ -191,6 +214,11 @@ typedef struct fby_fbl_kernels {
     void (*model_pack)(fby_fbl_work *work);
     /* Residuals to width codes and groups; returns the bytes written. Up to 8 more are overwritten. */
     size_t (*encode_pack)(fby_fbl_work *work, uint8_t *out);
+    /* Codes `count` symbols of 32 lanes, the last first, by a set that it is possible for: words go before
+     * `at`, up to 16 bytes more are overwritten. Returns where the words begin. NULL: see codec/fbl/words.c.
+     */
+    uint8_t *(*push)(const fby_fbl_push *push, const uint8_t *values, const uint8_t *sums, uint32_t count,
+                     uint32_t *state, uint8_t *at);
     uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t length);
 } fby_fbl_kernels;
 

@@ -10,5 +10,6 @@ const fby_fbl_kernels fby_fbl_kernels_avx2 = {
     .model_rans = fby_fbl_model_rans_avx2,
     .model_pack = fby_fbl_model_pack_avx2,
     .encode_pack = fby_fbl_encode_pack_avx2,
+    .push = fby_fbl_push_avx2,
     .crc32c = fby_crc32c_sse42,
 };

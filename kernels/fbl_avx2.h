@@ -15,6 +15,8 @@ void fby_fbl_pack_avx2(fby_fbl_pack *tile);
 void fby_fbl_model_rans_avx2(fby_fbl_work *work, const uint32_t *shift);
 void fby_fbl_model_pack_avx2(fby_fbl_work *work);
 size_t fby_fbl_encode_pack_avx2(fby_fbl_work *work, uint8_t *out);
+uint8_t *fby_fbl_push_avx2(const fby_fbl_push *push, const uint8_t *values, const uint8_t *sums,
+                           uint32_t count, uint32_t *state, uint8_t *at);
 
 /* Each lane's left neighbour; the first of each eight keeps `at_edge`. */
 FBL_AVX2 __m256i fbl_from_left(__m256i of, __m256i at_edge)

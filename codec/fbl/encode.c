@@ -513,7 +513,8 @@ static uint8_t *symbols_write(const encoding *run, uint32_t index, const fby_fbl
         *end = room + fbl_indices_bytes(&indices);
         return fbl_indices_write(&indices, room, fbl_indices_bytes(&indices));
     }
-    fbl_symbols symbols = {.values = values, .sums = sums, .run = shape->micro_width};
+    fbl_symbols symbols = {
+        .values = values, .sums = sums, .run = shape->micro_width, .kernels = run->encoder->kernels};
     symbols.coders = run->file.channels;
     symbols.count = count * symbols.coders;
     for (uint32_t plane = 0; plane < symbols.coders; plane++) symbols.coder[plane] = &run->coder[plane];

@@ -266,12 +266,13 @@ static void coarse_make(const fbl_counts counts, const fbl_buckets *buckets, coa
     }
 }
 
-static uint64_t coarse_cost(const uint32_t *count)
+/* What follows the last of `used` buckets isn't looked at. */
+static uint64_t coarse_cost(const uint32_t *count, uint32_t used)
 {
     uint64_t cost = 0;
     uint32_t total = 0;
 
-    for (uint32_t i = 0; i < COARSE; i++) {
+    for (uint32_t i = 0; i < used; i++) {
         total += count[i];
         cost += times_log(count[i]);
     }
@@ -279,17 +280,17 @@ static uint64_t coarse_cost(const uint32_t *count)
 }
 
 /* cost[a][b]: of the sums from a to before b as one context. */
-static void runs_cost(const coarse_counts coarse, uint64_t (*cost)[FBY_FBL_SUMS + 1])
+static void runs_cost(const coarse_counts coarse, uint32_t used, uint64_t (*cost)[FBY_FBL_SUMS + 1])
 {
     for (uint32_t a = 0; a < FBY_FBL_SUMS; a++) {
         uint32_t joined[COARSE] = {0};
         for (uint32_t b = a; b < FBY_FBL_SUMS; b++) {
             uint32_t any = 0;
-            for (uint32_t i = 0; i < COARSE; i++) {
+            for (uint32_t i = 0; i < used; i++) {
                 joined[i] += coarse[b][i];
                 any |= coarse[b][i];
             }
-            cost[a][b + 1] = any || b == a ? coarse_cost(joined) : cost[a][b];
+            cost[a][b + 1] = any || b == a ? coarse_cost(joined, used) : cost[a][b];
         }
     }
 }
@@ -306,7 +307,7 @@ void fbl_train_residuals(const fbl_counts counts, uint32_t bits, uint32_t shift,
     pthread_once(&log_once, log_table_make);
     fbl_buckets_make(bits, &buckets);
     coarse_make(counts, &buckets, coarse);
-    runs_cost(coarse, run);
+    runs_cost(coarse, coarse_of((1u << bits) - 1) + 1, run);
     for (uint32_t i = 0; i <= within->contexts; i++) {
         for (uint32_t b = 0; b <= FBY_FBL_SUMS; b++) best[i][b] = NEVER;
     }
@@ -338,7 +339,7 @@ static uint64_t join_cost(const uint32_t *a, const uint32_t *b, uint64_t apart)
     uint32_t joined[COARSE];
 
     for (uint32_t i = 0; i < COARSE; i++) joined[i] = a[i] + b[i];
-    uint64_t cost = coarse_cost(joined);
+    uint64_t cost = coarse_cost(joined, COARSE);
     return cost > apart ? cost - apart : 0;
 }
 
@@ -353,7 +354,7 @@ void fbl_train_indices(const fbl_counts counts, fby_fbl_set *set)
     fbl_buckets_make(8, &buckets);
     coarse_make(counts, &buckets, coarse);
     for (uint32_t sum = 0; sum < FBY_FBL_SUMS; sum++) {
-        own[sum] = coarse_cost(coarse[sum]);
+        own[sum] = coarse_cost(coarse[sum], COARSE);
         of[sum] = sum;
     }
     while (alive > 1) {
@@ -368,7 +369,7 @@ void fbl_train_indices(const fbl_counts counts, fby_fbl_set *set)
         }
         if (alive <= FBY_FBL_CONTEXTS && least >= (uint64_t)CONTEXT_BITS << COST_BITS) break;
         for (uint32_t i = 0; i < COARSE; i++) coarse[keep][i] += coarse[gone][i];
-        own[keep] = coarse_cost(coarse[keep]);
+        own[keep] = coarse_cost(coarse[keep], COARSE);
         for (uint32_t sum = 0; sum < FBY_FBL_SUMS; sum++) {
             if (of[sum] == gone) of[sum] = keep;
         }

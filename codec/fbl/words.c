@@ -31,6 +31,7 @@ void fbl_coder_make(const fby_fbl_set *set, uint32_t bits, fbl_coder *coder)
 
     fbl_buckets_make(bits, &buckets);
     coder->bits = bits;
+    fby_fbl_push_make(set, bits, &coder->push);
     for (uint32_t sum = 0; sum < FBY_FBL_SUMS; sum++) {
         coder->row_of[sum] = (uint16_t)(set->context[sum] * FBL_BUCKETS);
     }
@@ -111,20 +112,34 @@ static inline void push_longs(const fbl_coder *coder, const uint16_t *value, con
     *to = at;
 }
 
+/* A run of symbols, from its last. */
+static void run_push(const fbl_symbols *symbols, uint32_t first, const fbl_coder *coder, uint32_t *state,
+                     uint8_t **at)
+{
+    const uint8_t *sums = symbols->sums + (size_t)first * FBY_LANES;
+    const uint8_t *bytes = (const uint8_t *)symbols->values + (size_t)first * FBY_LANES;
+    const uint16_t *longs = (const uint16_t *)symbols->values + (size_t)first * FBY_LANES;
+
+    if (coder->push.possible && symbols->kernels->push) {
+        *at = symbols->kernels->push(&coder->push, bytes, sums, symbols->run, state, *at);
+        return;
+    }
+    for (size_t i = symbols->run; i-- > 0;) {
+        if (coder->bits == 8)
+            push_bytes(coder, bytes + i * FBY_LANES, sums + i * FBY_LANES, state, at);
+        else
+            push_longs(coder, longs + i * FBY_LANES, sums + i * FBY_LANES, state, at);
+    }
+}
+
 uint8_t *fbl_words_write(const fbl_symbols *symbols, uint8_t *room, size_t bytes)
 {
     uint32_t state[FBY_LANES];
     uint8_t *at = room + bytes;
 
     for (uint32_t lane = 0; lane < FBY_LANES; lane++) state[lane] = FBY_FBL_STATE_END;
-    for (uint32_t i = symbols->count; i-- > 0;) {
-        const fbl_coder *coder = symbols->coder[i / symbols->run % symbols->coders];
-        const uint8_t *sum = symbols->sums + (size_t)i * FBY_LANES;
-        if (coder->bits == 8)
-            push_bytes(coder, (const uint8_t *)symbols->values + (size_t)i * FBY_LANES, sum, state, &at);
-        else
-            push_longs(coder, (const uint16_t *)symbols->values + (size_t)i * FBY_LANES, sum, state, &at);
-    }
+    for (uint32_t i = symbols->count / symbols->run; i-- > 0;)
+        run_push(symbols, i * symbols->run, symbols->coder[i % symbols->coders], state, &at);
     for (uint32_t lane = FBY_LANES; lane-- > 0;) {
 
         at -= 4;

@@ -19,6 +19,7 @@ typedef struct fbl_coder {
     uint16_t row_of[FBY_FBL_SUMS];                    /* of class_of, by sum */
     uint8_t class_of[FBY_FBL_CONTEXTS * FBL_BUCKETS]; /* by context and bucket */
     fbl_class class[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS];
+    fby_fbl_push push;
 } fbl_coder;
 
 void fbl_coder_make(const fby_fbl_set *set, uint32_t bits, fbl_coder *coder);
@@ -31,13 +32,13 @@ typedef struct fbl_symbols {
     uint32_t count; /* of each lane */
     uint32_t run, coders;
     const fbl_coder *coder[FBY_FBL_PLANES];
-
+    const fby_fbl_kernels *kernels;
 } fbl_symbols;
 
 /* Bytes that the symbols may take: states, and up to two words each. */
 size_t fbl_words_bytes(const fbl_symbols *symbols);
-/* Writes states and words to the end of `room`, whose `bytes` are as many as the above says; returns where
- * they begin. */
+/* Writes states and words to the end of `room`, whose `bytes` are as many as the above says, and before which
+ * 16 more are overwritten; returns where they begin. */
 uint8_t *fbl_words_write(const fbl_symbols *symbols, uint8_t *room, size_t bytes);
 
 /* A palette tile's symbols, as fby_fbl_indices_model makes them. */

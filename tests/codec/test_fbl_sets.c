@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/fbl.h"
+#include "codec/fbl/words.h"
 #include "tests/support/scale.h"
 #include "tests/support/test.h"
 
@@ -197,6 +197,60 @@ Test(fbl_sets, nearly_lean)
         cr_assert_not(set->lean.possible);
         tiles_draw(&all, 1, &set);
         tiles_compare(&all);
+        free(set);
+    }
+}
+
+enum { RUN = 16, SYMBOLS = 40 * RUN, BEFORE = 64 };
+
+/* Symbols that the set has classes for. */
+static void symbols_draw(const fby_fbl_set *set, uint8_t *values, uint8_t *sums)
+{
+    for (uint32_t i = 0; i < SYMBOLS * FBY_LANES; i++) {
+        sums[i] = (uint8_t)draw(FBY_FBL_SUMS);
+        uint32_t context = set->context[sums[i]];
+        uint32_t at = context * FBY_FBL_TOKENS + draw(set->tokens[context]);
+        values[i] = (uint8_t)(set->base[at] + draw(1u << set->raw[at]));
+    }
+}
+
+/* Classes of at most 32 values, so that none ends behind 255. */
+static void classes_narrow(fby_fbl_set *set)
+{
+    for (uint32_t at = 0; at < FBY_FBL_CONTEXTS * FBY_FBL_TOKENS; at++) {
+        set->raw[at] %= 6;
+        set->base[at] = (uint16_t)(at % FBY_FBL_TOKENS ? set->base[at - 1] + (1u << set->raw[at - 1]) : 0);
+    }
+    fby_fbl_set_finish(set);
+}
+
+Test(fbl_sets, every_tier_writes_the_words_that_c_does)
+{
+    static uint8_t values[SYMBOLS * FBY_LANES], sums[SYMBOLS * FBY_LANES];
+    const kind kinds[] = {{4, 4, 2, true, false}, {3, 2, 2, true, false}, {4, 4, 1, true, false}};
+
+    for (uint32_t i = 0; i < test_scaled(6); i++) {
+        fby_fbl_set *set = set_draw(&kinds[i % 3]);
+        fbl_coder *coder = calloc(1, sizeof *coder);
+        fbl_symbols symbols = {values, sums, SYMBOLS, RUN, 1, {coder}, &fby_fbl_kernels_c};
+        size_t bytes = fbl_words_bytes(&symbols), first_length = 0;
+        uint8_t *room[2] = {calloc(1, BEFORE + bytes), calloc(1, BEFORE + bytes)}, *first = NULL;
+
+        classes_narrow(set);
+        cr_assert_eq(set->lean.possible, kinds[i % 3].unit == 2);
+        fbl_coder_make(set, 8, coder);
+        symbols_draw(set, values, sums);
+        for (uint32_t tier = 0; tier < FBY_TIERS && fby_tier_supported((fby_tier)tier); tier++) {
+            symbols.kernels = fby_fbl_kernels_of((fby_tier)tier);
+            uint8_t *at = fbl_words_write(&symbols, room[tier > 0] + BEFORE, bytes);
+            size_t length = (size_t)(room[tier > 0] + BEFORE + bytes - at);
+            if (!tier) first = at, first_length = length;
+            cr_assert(length == first_length && !memcmp(at, first, length), "%s",
+                      fby_tier_name((fby_tier)tier));
+        }
+        free(room[0]);
+        free(room[1]);
+        free(coder);
         free(set);
     }
 }
