@@ -152,7 +152,9 @@ static int socket_with(const char *path, bool listening, fby_error *error)
         else if (done && errno == EACCES)
             status = fby_fail(error, FBY_EPERM, "the server at %s belongs to another user", path);
         else if (done)
-            status = fby_fail(error, FBY_ELOST, "no server answers at %s: %s", path, strerror(errno));
+            status = fby_fail(error, FBY_ELOST,
+                              "no server answers at %s: %s; expected one that forebay serve started", path,
+                              strerror(errno));
     }
 out:
     if (folder >= 0) close(folder);

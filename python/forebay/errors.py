@@ -13,6 +13,7 @@ __all__ = [
     "ForkedError",
     "FullError",
     "MemoryLimitError",
+    "NoServerError",
     "NotSupportedError",
     "ProtocolError",
     "SampleError",
@@ -32,7 +33,8 @@ class Error(Exception):
 
 
 class SpecError(Error, ValueError):
-    """A spec, an argument or a file list is wrong: the text names the line, the key and the nearest valid name."""
+    """A spec, an argument's value, a state or a file list is wrong: the text names the key, what was expected and the nearest valid name,
+    and the line where there was a file."""
 
 
 class MemoryLimitError(Error, MemoryError):
@@ -54,6 +56,10 @@ class ServerLost(Error, ConnectionError):
 
     pid: int = 0
     signal: int = 0
+
+
+class NoServerError(Error, ConnectionError):
+    """No server answers where one was asked for, by socket=, mode="running" or $FOREBAY_SOCKET."""
 
 
 class FullError(Error):

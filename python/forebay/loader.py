@@ -7,11 +7,12 @@ import json
 import math
 import os
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple, Type, Union
 
 from forebay import _forebay, launch
 from forebay._forebay import PADDED, REPEAT, SUBSTITUTE, Tensor
-from forebay.errors import EndError, Error, SpecError, WindowError
+from forebay.errors import EndError, Error, NoServerError, ServerLost, SpecError, WindowError
+from forebay.names import did_you_mean, in_arguments, one_of, refuse_unknown
 
 __all__ = ["PADDED", "REPEAT", "SUBSTITUTE", "Batch", "Epoch", "Loader"]
 
@@ -111,6 +112,8 @@ class Loader:
     .yaml, .yml or .json, or a dict with the key "dataset". Everything that describes the task means what the key of that name in a spec
     means.
 
+    split         which samples an epoch has: {"part": 0.8, "seed": 1}, and {"part": [0.8, 1], "seed": 1} for the rest; {"ids": file};
+                  {"classes": [name, ...]}. None: all.
     order         "shared": samples in whatever order lets all tasks of the machine share the work; "strict": the permutation
                   of (seed, epoch), reproducible to the byte; "sequential".
     steps_per_epoch  with {"echo": {"factor": "auto"}} in the pipeline: batches of an epoch, for each rank. Several ranks need it.
@@ -157,18 +160,22 @@ class Loader:
         socket: Optional[Path] = None,
         mode: str = "auto",
         reconnect: Optional[float] = None,
+        split: Union[str, Mapping[str, Any], None] = None,
         spec: Union[str, "os.PathLike[str]", Mapping[str, Any], "_SpecFile", None] = None,
+        **unknown: NoReturn,
     ) -> None:
         self._task: Optional[_forebay.Task] = None
+        refuse_unknown("Loader", Loader.__init__, unknown)
         self._current: Optional["weakref.ref[Epoch]"] = None
         self._epoch = 0
         self._timeout = _check_timeout(timeout)
         if mode not in _MODES:
-            raise ValueError(f"mode: {mode!r} is unknown, expected one of {', '.join(_MODES)}")
+            raise SpecError(f"mode: {mode!r}; expected {one_of(_MODES)}{did_you_mean(mode, _MODES)}")
 
         rank, ranks = _place(rank, ranks)
         given = {
             "batch": {"size": batch_size, "drop_last": drop_last, **({} if batch_echo is None else {"echo": batch_echo})},
+            "split": split,
             "epochs": epochs,
             "steps_per_epoch": steps_per_epoch,
             "order": order,
@@ -187,8 +194,9 @@ class Loader:
             arguments["server"] = os.fsencode(SERVER)
         if reconnect is not None:
             arguments["reconnect"] = _check_seconds("reconnect", reconnect)
+        self._made = "spec" in arguments and not isinstance(spec, str)  # the spec's text is ours: no line of it was seen
         self._arguments: Dict[str, Any] = {"mode": _MODES[mode], "writable": bool(writable), "rank": rank, **arguments}
-        self._task = _forebay.Task(**self._arguments)
+        self._task = self._open()
         self._info: Dict[str, Any] = self._task.info
         self._classes: Tuple[str, ...] = self._task.classes()
 
@@ -203,10 +211,24 @@ class Loader:
         socket: Optional[Path] = None,
         mode: str = "auto",
         reconnect: Optional[float] = None,
+        **unknown: NoReturn,
     ) -> "Loader":
         """A Loader of what a spec file describes; paths in it are relative to its folder."""
+        refuse_unknown("Loader.from_spec", cls.from_spec, unknown)
         return cls(spec=_SpecFile(path), rank=rank, timeout=timeout, writable=writable, socket=socket, mode=mode,
                    reconnect=reconnect)
+
+    def _open(self, **more: Any) -> "_forebay.Task":
+        try:
+            return _forebay.Task(**self._arguments, **more)
+        except SpecError as error:
+            if not self._made:
+                raise
+            raise _like(error, in_arguments(str(error))) from None
+        except ServerLost as error:
+            if error.pid:
+                raise
+            raise _like(error, str(error), NoServerError) from None
 
     # --- iterating ---------------------------------------------------------------------------------------------
 
@@ -289,16 +311,16 @@ class Loader:
         of what all ranks saved after the same batch: what was left of that epoch is dealt to them in equal parts."""
         all_ranks = not isinstance(state_dict, Mapping)
         states = list(state_dict) if all_ranks and isinstance(state_dict, Sequence) else [state_dict]
-        if not states or not all(isinstance(state, Mapping) and {"version", "epoch", "task"} <= set(state) for state in states):
-            raise TypeError("load_state_dict: expected what Loader.state_dict() gave, or a list of what it gave on each rank")
+        if not states or not all(map(_is_state, states)):
+            raise SpecError("load_state_dict: expected what Loader.state_dict() gave, or a list of what it gave on each rank")
         for state in states:
             if state["version"] != _STATE_VERSION:
-                raise ValueError(f"load_state_dict: this is of version {state['version']!r}, expected {_STATE_VERSION}: load it with "
+                raise SpecError(f"load_state_dict: this is of version {state['version']!r}, expected {_STATE_VERSION}: load it with "
                                  "the version of forebay that saved it")
         before = self._use()
         current = self._current() if self._current is not None else None
         saved = _forebay.merge_states([state["task"] for state in states]) if all_ranks else states[0]["task"]
-        task = _forebay.Task(state=saved, **self._arguments)
+        task = self._open(state=saved)
         if current is not None:
             current._loader = None
             current._why = "this epoch ended when load_state_dict() took its Loader elsewhere"
@@ -382,6 +404,11 @@ class Loader:
                         "no work is done twice)")
 
 
+def _is_state(state: Any) -> bool:
+    return (isinstance(state, Mapping) and {"version", "epoch", "task"} <= set(state)
+            and isinstance(state["epoch"], int) and isinstance(state["task"], bytes))
+
+
 # --- from arguments to a spec ----------------------------------------------------------------------------------------
 
 
@@ -422,6 +449,8 @@ def _source(dataset: Any, pipeline: Any, spec: Any, given: Dict[str, Any]) -> Di
         except UnicodeDecodeError:
             # A spec is text; the base folder may be any bytes.
             dataset, arguments["base"] = ".", path
+            if isinstance(given["split"], Mapping) and "ids" in given["split"]:
+                given["split"] = {**given["split"], "ids": os.path.abspath(given["split"]["ids"])}
     whole = {"dataset": dataset, **given, "pipeline": [_op(op, place) for place, op in enumerate(pipeline)]}
     if given["sample_timeout"] is not None:
         whole["sample_timeout"] = _duration(given["sample_timeout"])
@@ -432,6 +461,7 @@ def _source(dataset: Any, pipeline: Any, spec: Any, given: Dict[str, Any]) -> Di
 
 _DEFAULTS: Dict[str, Any] = {
     "batch": {"size": 64, "drop_last": False},
+    "split": None,
     "epochs": None,
     "steps_per_epoch": None,
     "order": "shared",
@@ -458,7 +488,7 @@ def _op(op: Any, place: int) -> Any:
 def _duration(seconds: Any) -> str:
     if isinstance(seconds, str):
         return seconds
-    return f"{max(1, round(float(seconds) * 1000))}ms"
+    return f"{max(1, round(_check_seconds('sample_timeout', seconds) * 1000))}ms"
 
 
 def _text(spec: Mapping[str, Any]) -> str:
@@ -480,9 +510,9 @@ def _text(spec: Mapping[str, Any]) -> str:
 def _place(rank: Optional[int], ranks: Union[int, str]) -> Tuple[int, int]:
     """(rank, ranks) of this process: as given, else as the launcher says."""
     if isinstance(ranks, str) and ranks != "auto":
-        raise ValueError(f"ranks: {ranks!r}: expected a number or \"auto\"")
+        raise SpecError(f"ranks: {ranks!r}: expected a number or \"auto\"")
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
-        raise ValueError(f"rank: {rank!r}: expected a number from 0")
+        raise SpecError(f"rank: {rank!r}: expected a number from 0")
     found = None if rank is not None and ranks != "auto" else launch.detect()
     if ranks == "auto":
         ranks = found.world if found else 1
@@ -494,9 +524,12 @@ def _place(rank: Optional[int], ranks: Union[int, str]) -> Tuple[int, int]:
 
 
 def _check_seconds(name: str, value: Any, none: str = "") -> float:
-    seconds = float(value)
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
     if math.isnan(seconds) or seconds < 0:
-        raise ValueError(f"{name}: {value!r} is out of range, expected seconds, 0 or more{none}")
+        raise SpecError(f"{name}: {value!r}; expected seconds, 0 or more{none}")
     return seconds
 
 
@@ -504,8 +537,8 @@ def _check_timeout(timeout: Any) -> Optional[float]:
     return None if timeout is None else _check_seconds("timeout", timeout, ", or None for no limit")
 
 
-def _like(error: Error, text: str) -> Error:
-    other = type(error)(text)
+def _like(error: Error, text: str, kind: Optional[Type[Error]] = None) -> Error:
+    other = (kind or type(error))(text)
     other.code = error.code
     return other
 

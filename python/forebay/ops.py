@@ -8,10 +8,9 @@ in its help(). A pipeline takes plain names and dicts just as well:
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Callable, Dict, List, Optional
 
-__all__: List[str] = []
+from forebay.names import did_you_mean
 
 _table: Dict[str, Dict[str, Any]] = {}
 
@@ -24,11 +23,6 @@ def _ops() -> Dict[str, Dict[str, Any]]:
     return _table
 
 
-def _nearest(word: str, names: Any) -> str:
-    near = difflib.get_close_matches(word, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 def _make(name: str) -> Callable[..., Dict[str, Any]]:
     op = _ops()[name]
     params = {param["name"]: param for param in op["params"]}
@@ -38,7 +32,7 @@ def _make(name: str) -> Callable[..., Dict[str, Any]]:
     def use(*args: Any, **kwargs: Any) -> Dict[str, Any]:
         for key in kwargs:
             if key not in params:
-                raise TypeError(f"ops.{name} takes no {key!r}: expected {', '.join(params) or 'nothing'}{_nearest(key, params)}")
+                raise TypeError(f"ops.{name} takes no {key!r}: expected {', '.join(params) or 'nothing'}{did_you_mean(key, params)}")
         if not args:
             return {name: kwargs}
         if len(args) == 1 and (args[0] in presets if isinstance(args[0], str) else lone) and not kwargs:
@@ -63,10 +57,12 @@ def _make(name: str) -> Callable[..., Dict[str, Any]]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # of what help() shows
+        return sorted(_ops())
     if name.startswith("_"):
         raise AttributeError(name)
     if name not in _ops():
-        raise AttributeError(f"there is no op {name!r}: expected {', '.join(sorted(_ops()))}{_nearest(name, _ops())}")
+        raise AttributeError(f"there is no op {name!r}: expected {', '.join(sorted(_ops()))}{did_you_mean(name, _ops())}")
     function = _make(name)
     globals()[name] = function
     return function

@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import pydoc
 import signal
 import subprocess
 import sys
@@ -569,12 +570,11 @@ def test_what_is_no_state_of_this_loader_is_refused_and_changes_nothing(open_loa
         other.load_state_dict(state)
     with pytest.raises(forebay.SpecError, match="damaged"):
         loader.load_state_dict({**state, "task": state["task"][:-1] + b"?"})
-    with pytest.raises(TypeError, match="state_dict"):
-        loader.load_state_dict({"epoch": 1})
-    with pytest.raises(ValueError, match="version"):
+    for other_state in ({}, {"a": 1}, {"epoch": 1}, {**state, "task": "text"}, {**state, "epoch": None}, None, 7, "state", [], [state, None]):
+        with pytest.raises(forebay.SpecError, match="expected what Loader.state_dict"):
+            loader.load_state_dict(other_state)
+    with pytest.raises(forebay.SpecError, match="version"):
         loader.load_state_dict({**state, "version": 99})
-    with pytest.raises(ValueError, match="reconnect"):
-        open_loader(reconnect=-1)
     assert next(epoch).index == first + 1 and next(iter(other)).index == 0
     loader.load_state_dict(state)
     with pytest.raises(forebay.Error, match="load_state_dict"):
@@ -709,14 +709,64 @@ def test_wrong_arguments(pictures, tmp_path):
         forebay.Loader(pictures, spec={"dataset": str(pictures)})
     with pytest.raises(TypeError, match="batch"):
         forebay.Loader(spec={"dataset": str(pictures)}, batch_size=3)
-    with pytest.raises(ValueError, match="timeout"):
-        forebay.Loader(pictures, PIPELINE, timeout=-1)
-    with pytest.raises(ValueError, match="mode"):
-        forebay.Loader(pictures, PIPELINE, mode="own")
-    with pytest.raises(forebay.ServerLost, match="no server"):
-        forebay.Loader(pictures, PIPELINE, socket=tmp_path / "none.sock", mode="running")
+    for name in ("timeout", "reconnect", "sample_timeout"):
+        for value in (-1, float("nan"), "soon", []):
+            if name != "sample_timeout" or value != "soon":
+                with pytest.raises(forebay.SpecError, match=f"^{name}: .*expected seconds, 0 or more"):
+                    forebay.Loader(pictures, PIPELINE, **{name: value})
+    with pytest.raises(forebay.SpecError, match="mode: 'embeded'; expected auto, running or embedded; did you mean embedded?"):
+        forebay.Loader(pictures, PIPELINE, mode="embeded")
+    with pytest.raises(forebay.NoServerError, match="no server answers at .*none.sock: No such file.*forebay serve") as caught:
+        forebay.Loader(pictures, PIPELINE, socket=tmp_path / "none.sock")
+    assert isinstance(caught.value, ConnectionError)
     with pytest.raises(TypeError, match="comes out of a Loader"):
         forebay.Tensor()
+
+
+@pytest.mark.parametrize("name, words", [("batchsize", "did you mean batch_size?"), ("shuffle", "order= does it"), ("num_workers", "the server has the workers"),
+                                         ("splits", "did you mean split?"), ("xyz", "expected dataset, pipeline, .* or spec")])
+def test_an_argument_that_there_is_not(pictures, name, words):
+    with pytest.raises(TypeError, match=rf"^Loader has no argument '{name}'.*{words}"):
+        forebay.Loader(pictures, PIPELINE, **{name: 1})
+    with pytest.raises(TypeError, match=f"^Loader.from_spec has no argument '{name}'"):
+        forebay.Loader.from_spec("train.yaml", **{name: 1})
+
+
+def test_errors_are_in_terms_of_the_arguments(pictures):
+    def said(*given, **options):
+        with pytest.raises(forebay.SpecError) as caught:
+            forebay.Loader(*given, **options)
+        return str(caught.value)
+
+    assert said(pictures, PIPELINE, 0) == 'Loader: batch_size: "0"; expected a whole number, 1 to 4096'
+    assert said(pictures, PIPELINE, drop_last=7).startswith("Loader: drop_last: ")
+    assert said(pictures, PIPELINE, batch_echo={"factr": 2}).startswith('Loader: batch_echo: unknown key "factr"')
+    assert said(pictures, ["decode", {"resize": {"size": 9, "interpolation": "bicubik"}}]) == (
+        'Loader: pipeline.resize.interpolation: "bicubik"; expected nearest, box, bilinear, bicubic or lanczos; did you mean bicubic?')
+    assert said({"dataset": str(pictures), "pipeline": PIPELINE, "batch": {"size": 0}}).startswith("spec: batch.size: ")
+    assert said(spec=f"dataset: {pictures}\n\npipelin: []\n").startswith("spec:3: ")  # a line that the program knows
+
+
+def test_a_split(open_loader):
+    options = {"order": "sequential", "batch_size": 310}
+    train = next(iter(open_loader(split={"part": 0.8, "seed": 1}, **options)))
+    validation = next(iter(open_loader(split={"part": [0.8, 1], "seed": 1}, **options)))
+    assert (len(train.ids), len(validation.ids)) == (248, 62)
+    assert sorted([*train.ids, *validation.ids]) == list(range(310))
+    assert set(next(iter(open_loader(split={"classes": ["birch"]}, **options))).labels) == {1}
+    assert open_loader(split="all").samples == 310
+    with pytest.raises(forebay.SpecError, match="^Loader: split: .*did you mean part?"):
+        open_loader(split={"prat": 0.5})
+
+
+def test_a_split_by_ids(open_loader, pictures, tmp_path, monkeypatch):
+    (tmp_path / "ids.txt").write_text("7\n300\n")
+    assert list(next(iter(open_loader(split={"ids": tmp_path / "ids.txt"}, order="sequential"))).ids) == [7, 300]
+    monkeypatch.chdir(tmp_path)
+    odd = os.fsencode(tmp_path) + b"/n\xe4me"
+    os.symlink(pictures, odd)
+    with forebay.Loader(odd, PIPELINE, split={"ids": "ids.txt"}, timeout=20) as loader:
+        assert loader.samples == 2
 
 
 def test_a_bad_sample_is_named(tmp_path):
@@ -787,9 +837,11 @@ def test_ops_as_functions(open_loader):
     with pytest.raises(TypeError, match="expected 'imagenet'; others by name: mean, std"):
         ops.normalize("imagenett")
     assert "scale" in ops.random_resized_crop.__doc__ and "resize" in dir(ops)
-    with pytest.raises(AttributeError, match="did you mean 'center_crop'"):
+    text = pydoc.render_doc(ops, renderer=pydoc.plaintext)
+    assert all(f"\n    {name}(" in text for name in dir(ops)) and "padding_mode: what is added" in text
+    with pytest.raises(AttributeError, match="did you mean center_crop"):
         ops.center_corp
-    with pytest.raises(TypeError, match="did you mean 'ratio'"):
+    with pytest.raises(TypeError, match="did you mean ratio"):
         ops.random_resized_crop(32, ration=(1, 1))
     loader = open_loader([ops.decode, ops.random_resized_crop(32, scale=(0.5, 1)), ops.random_horizontal_flip(p=1.0), ops.normalize("imagenet"), ops.to(dtype="f16")])
     assert next(iter(loader)).images.dtype == "float16"

@@ -43,7 +43,7 @@ def test_the_wheel_carries_all_and_nothing_else(wheel):
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = archive.read(f"forebay-{version}.dist-info/METADATA").decode()
         mode = archive.getinfo("forebay/bin/forebay").external_attr >> 16
-    wanted = {"__init__.py", "__main__.py", "errors.py", "launch.py", "loader.py", "ops.py", "parity.py", "py.typed", "_forebay.abi3.so", "_forebay.pyi",
+    wanted = {"__init__.py", "__main__.py", "errors.py", "launch.py", "loader.py", "names.py", "ops.py", "parity.py", "py.typed", "_forebay.abi3.so", "_forebay.pyi",
               "_forebay_plan.abi3.so", "_forebay_plan.pyi", "fbl.py", "_forebay_fbl.abi3.so", "_forebay_fbl.pyi", "bin/forebay"}
     assert names == {f"forebay/{name}" for name in wanted}
     assert mode & 0o111
