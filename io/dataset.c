@@ -32,8 +32,10 @@ static int root_open(fby_dataset *dataset, const fby_dataset_options *options, f
 
     dataset->path = realpath(options->path, NULL);
     if (!dataset->path || stat(dataset->path, &status)) {
-        return fby_fail(error, errno == ENOMEM ? FBY_ENOMEM : FBY_EINVAL, "can't open the %s %s: %s",
-                        is_list ? "file list" : "folder", shown.text, fby_errno_text(errno));
+        return fby_fail(
+            error, errno == ENOMEM ? FBY_ENOMEM : FBY_EINVAL, "can't open the %s %s: %s; expected %s",
+            is_list ? "file list" : "folder", shown.text, fby_errno_text(errno),
+            is_list ? "a text file with a path and a label on each line" : "a folder of class folders");
     }
     if (!is_list && !S_ISDIR(status.st_mode)) {
         return fby_fail(

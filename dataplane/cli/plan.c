@@ -5,6 +5,7 @@
 
 #include "dataplane/cli/cli.h"
 #include "dataplane/cli/graph.h"
+#include "dataplane/names/names.h"
 
 typedef struct plan_arguments {
     char **specs;
@@ -94,6 +95,7 @@ static int dataset_get(plans *all, uint32_t i, const char *cache, fby_error *err
                                 .allow_empty = spec->allow_empty,
                                 .cache = cache};
     int status = fby_dataset_open(&all->of_spec[i], &open, error);
+    if (status) fby_name_suggest(spec->dataset_path, error);
     if (!status) all->datasets[all->dataset_count++] = all->of_spec[i];
     return status;
 }

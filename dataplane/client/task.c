@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dataplane/client/internal.h"
+#include "dataplane/names/names.h"
 #include "dataplane/protocol/crash.h"
 #include "kernels/dtype.h"
 #include "ringbuf/atomic.h"
@@ -25,7 +26,12 @@ enum { TAKE_MOST = 1, SPEC_MOST = 64 * 1024 };
 static int text_read(char **out, const char *path, fby_error *error)
 {
     FILE *file = fopen(path, "re");
-    if (!file) return fby_fail(error, FBY_EINVAL, "can't read the spec %s: %s", path, strerror(errno));
+    if (!file) {
+        fby_fail(error, FBY_EINVAL, "can't read the spec %s: %s; expected a YAML file", path,
+                 strerror(errno));
+        fby_name_suggest(path, error);
+        return FBY_EINVAL;
+    }
     char *text = malloc(SPEC_MOST + 2);
     size_t length = text ? fread(text, 1, SPEC_MOST + 1, file) : 0;
     bool failed = ferror(file);

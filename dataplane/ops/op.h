@@ -52,6 +52,8 @@ typedef struct fby_param {
     double low, high;           /* of numbers and pixels: inclusive range */
     const char *const *choices; /* CHOICE: NULL-terminated */
     const char *about;          /* one line, for the reference page */
+    /* CHOICE: pairs of what others call a choice and its name here, NULL-terminated, for hints; or NULL. */
+    const char *const (*foreign)[2];
 } fby_param;
 
 typedef struct fby_picture fby_picture; /* dataplane/ops/picture.h */

@@ -6,13 +6,18 @@ typedef struct params {
 } params;
 
 static const char *const dtypes[] = {"u8", "f16", "bf16", "f32", NULL};
+static const char *const torch_dtypes[][2] = {
+    {"uint8", "u8"},  {"byte", "u8"},     {"float16", "f16"}, {"half", "f16"}, {"bfloat16", "bf16"},
+    {"float", "f32"}, {"float32", "f32"}, {"fp16", "f16"},    {"fp32", "f32"}, {NULL, NULL},
+};
 static const fby_dtype dtype_of[] = {FBY_U8, FBY_F16, FBY_BF16, FBY_F32};
 static const char *const layouts[] = {"chw", "hwc", NULL};
 static const fby_layout layout_of[] = {FBY_CHW, FBY_HWC};
 
 static const fby_param list[] = {
     {"dtype", FBY_PARAM_CHOICE, offsetof(params, dtype), "f32", 0, 0, dtypes,
-     "element type: u8 keeps the levels 0 to 255; without normalize the others hold level / 255"},
+     "element type: u8 keeps the levels 0 to 255; without normalize the others hold level / 255",
+     torch_dtypes},
     {"layout", FBY_PARAM_CHOICE, offsetof(params, layout), "chw", 0, 0, layouts,
      "chw: a plane per channel; hwc: channels together, PyTorch's channels_last"},
 };

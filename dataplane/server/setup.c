@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "dataplane/names/names.h"
 #include "dataplane/protocol/crash.h"
 #include "dataplane/sampler/subset.h"
 #include "dataplane/server/internal.h"
@@ -141,6 +142,7 @@ static int source_open(fby_server *server, fby_subscription *task, fby_setup_job
                                    .user = job};
     fby_dataset *dataset;
     int status = fby_dataset_open(&dataset, &options, error);
+    if (status) fby_name_suggest(spec->dataset_path, error);
     if (status) return status;
     fby_digest fingerprint = fby_dataset_fingerprint(dataset);
     task->source = source_find(server, fingerprint, fby_dataset_count(dataset));

@@ -1,4 +1,5 @@
 #include "dataplane/server/split.h"
+#include "dataplane/names/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -298,7 +299,7 @@ static int refuse_class(const choice *made, const fby_dataset *dataset, const wa
     const char **names = malloc(count * sizeof *names);
     if (!names) return no_memory(made);
     for (uint32_t i = 0; i < count; i++) names[i] = fby_dataset_class(dataset, i);
-    const char *nearest = fby_spec_nearest(missing->name, names, count);
+    const char *nearest = fby_name_nearest(missing->name, names, count);
     int status =
         fby_spec_refuse(&made->place, missing->line, "split.classes",
                         "the data set has no class %s; expected names of its %u classes%s%s%s",

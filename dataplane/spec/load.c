@@ -6,15 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dataplane/names/names.h"
 #include "dataplane/spec/spec.h"
 
 /* Reads up to FBY_SPEC_BYTES + 1 bytes, so that a longer file is seen to be longer. */
 static int read_text(const char *path, char *text, size_t *length, fby_error *error)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0)
-        return fby_fail(error, FBY_EIO, "%s: can't open it: %s; expected a spec, a YAML file", path,
-                        strerror(errno));
+    if (file < 0) {
+        fby_fail(error, FBY_EIO, "%s: can't open it: %s; expected a spec, a YAML file", path,
+                 strerror(errno));
+        fby_name_suggest(path, error);
+        return FBY_EIO;
+    }
     struct stat about;
     int status = FBY_OK;
     *length = 0;

@@ -1,8 +1,10 @@
 #include "dataplane/spec/params.h"
+#include "dataplane/names/names.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "dataplane/spec/spec.h"
 #include "dataplane/spec/value.h"
@@ -158,6 +160,14 @@ static size_t names_count(const char *const *names)
     return count;
 }
 
+/* The choice that `word` is another name for, or is near to; or NULL. */
+static const char *nearest_choice(const fby_param *param, const char *word, size_t count)
+{
+    for (const char *const(*pair)[2] = param->foreign; pair && (*pair)[0]; pair++)
+        if (!strcasecmp(word, (*pair)[0])) return (*pair)[1];
+    return fby_name_nearest(word, param->choices, count);
+}
+
 static int parse_choice(const context *with, const fby_param *param, const fby_yaml_node *node,
                         const char *key)
 {
@@ -175,8 +185,7 @@ static int parse_choice(const context *with, const fby_param *param, const fby_y
                                   : ", ",
                  param->choices[i]);
     }
-    const char *nearest =
-        node->kind == FBY_YAML_SCALAR ? fby_spec_nearest(node->text, param->choices, count) : NULL;
+    const char *nearest = node->kind == FBY_YAML_SCALAR ? nearest_choice(param, node->text, count) : NULL;
     return fby_spec_refuse(with->place, node->line, key, "%s; expected %s%s%s%s",
                            fby_yaml_describe(node, quoted, sizeof quoted), list,
                            nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
@@ -295,7 +304,7 @@ static int parse_map(const context *with, const fby_yaml_node *map, uint32_t lin
                 snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "", names[k]);
             }
             const char *nearest =
-                op->param_count ? fby_spec_nearest(entry->key, names, op->param_count) : NULL;
+                op->param_count ? fby_name_nearest(entry->key, names, op->param_count) : NULL;
             return fby_spec_refuse(with->place, entry->line, op_key, "unknown key %s; expected %s%s%s%s",
                                    fby_spec_quote(entry->key, quoted, sizeof quoted),
                                    op->param_count ? list : "no parameters", nearest ? "; did you mean " : "",
@@ -349,7 +358,7 @@ static int parse_lone(const context *with, const fby_yaml_node *value, uint32_t 
         return fby_spec_refuse(with->place, value->line, key, "%s; expected no parameters",
                                fby_yaml_describe(value, quoted, sizeof quoted));
     const char *nearest =
-        value->kind == FBY_YAML_SCALAR && count ? fby_spec_nearest(value->text, names, count) : NULL;
+        value->kind == FBY_YAML_SCALAR && count ? fby_name_nearest(value->text, names, count) : NULL;
     return fby_spec_refuse(with->place, value->line, key, "%s; expected a map {%s: …}%s%s%s%s%s",
                            fby_yaml_describe(value, quoted, sizeof quoted), op->params[0].name,
                            count ? " or " : "", count ? names[0] : "", nearest ? "; did you mean " : "",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/names/names.h"
 #include "dataplane/spec/params.h"
 #include "dataplane/spec/spec.h"
 #include "dataplane/spec/value.h"
@@ -53,7 +54,7 @@ static int refuse_name(const parse *with, uint32_t line, const char *key, const 
                                   : ", ",
                  names[i]);
     }
-    const char *nearest = fby_spec_nearest(word, names, count);
+    const char *nearest = fby_name_nearest(word, names, count);
     return fby_spec_refuse(&with->place, line, key, "%s %s; expected %s%s%s%s", what,
                            fby_spec_quote(word, quoted, sizeof quoted), list,
                            nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");

@@ -120,7 +120,4 @@ int fby_spec_infer(const fby_spec *spec, fby_shape *shape, fby_error *error);
 extern const char *const fby_spec_keys[];
 extern const uint32_t fby_spec_key_count;
 
-/* The nearest of `names` to `word` (edit distance, at most a third of its length), or NULL. */
-const char *fby_spec_nearest(const char *word, const char *const *names, size_t count);
-
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/names/names.h"
 #include "dataplane/plan/plan.h"
 #include "dataplane/spec/spec.h"
 #include "io/dataset.h"
@@ -229,7 +230,11 @@ static int open_dataset(plan *self)
     fby_error error = FBY_ERROR_INIT;
     int status;
     Py_BEGIN_ALLOW_THREADS status = fby_dataset_open(&self->dataset, &options, &error);
-    Py_END_ALLOW_THREADS if (status < 0) fby_py_raise(status, &error);
+    Py_END_ALLOW_THREADS if (status < 0)
+    {
+        fby_name_suggest(self->spec->dataset_path, &error);
+        fby_py_raise(status, &error);
+    }
     return status;
 }
 

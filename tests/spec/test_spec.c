@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dataplane/names/names.h"
 #include "dataplane/spec/spec.h"
 #include "tests/support/test.h"
 
@@ -264,7 +265,11 @@ Test(spec, unknown_names_are_refused_with_the_nearest)
             "mean bicubic?");
     refused(HEAD "pipeline: [decode, center_crop: 3, normalize: imagnet]\n", "did you mean imagenet?");
     refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: float32}]\n",
-            "pipeline.to.dtype: \"float32\"; expected u8, f16, bf16 or f32");
+            "pipeline.to.dtype: \"float32\"; expected u8, f16, bf16 or f32; did you mean f32?");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: half}]\n", "did you mean f16?");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: BFloat16}]\n", "did you mean bf16?");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: uint8}]\n", "did you mean u8?");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: float64}]\n", "expected u8, f16, bf16 or f32");
 }
 
 Test(spec, parts_of_later_versions_say_so)
@@ -676,17 +681,17 @@ Test(spec, numbers_do_not_depend_on_the_locale)
 Test(spec, nearest)
 {
     static const char *const names[] = {"decode", "resize", "to"};
-    cr_assert_str_eq(fby_spec_nearest("decoed", names, 3), "decode");
-    cr_assert_str_eq(fby_spec_nearest("RESIZE", names, 3), "resize");
-    cr_assert_str_eq(fby_spec_nearest("resizes", names, 3), "resize");
-    cr_assert_str_eq(fby_spec_nearest("too", names, 3), "to");
-    cr_assert_null(fby_spec_nearest("crop", names, 3));
-    cr_assert_null(fby_spec_nearest("", names, 3));
-    cr_assert_null(fby_spec_nearest("x", names, 3));
+    cr_assert_str_eq(fby_name_nearest("decoed", names, 3), "decode");
+    cr_assert_str_eq(fby_name_nearest("RESIZE", names, 3), "resize");
+    cr_assert_str_eq(fby_name_nearest("resizes", names, 3), "resize");
+    cr_assert_str_eq(fby_name_nearest("too", names, 3), "to");
+    cr_assert_null(fby_name_nearest("crop", names, 3));
+    cr_assert_null(fby_name_nearest("", names, 3));
+    cr_assert_null(fby_name_nearest("x", names, 3));
     char longest[200];
     memset(longest, 'd', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-    cr_assert_null(fby_spec_nearest(longest, names, 3));
+    cr_assert_null(fby_name_nearest(longest, names, 3));
 }
 
 static void write_file(const char *path, const char *text)

@@ -1,7 +1,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "dataplane/spec/spec.h"
+#include "dataplane/names/names.h"
 
 enum { LONGEST = 64 };
 
@@ -34,7 +34,7 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
     return last[b_length];
 }
 
-const char *fby_spec_nearest(const char *word, const char *const *names, size_t count)
+const char *fby_name_nearest(const char *word, const char *const *names, size_t count)
 {
     size_t length = strnlen(word, LONGEST + 1);
     if (length == 0 || length > LONGEST) return NULL;
