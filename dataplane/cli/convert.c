@@ -194,12 +194,15 @@ static void summary_print(const converting *all, const figures *sum)
 {
     char before[32], after[32];
     unsigned long long converted = sum->converted, there = sum->there, files = all->list.count;
-    printf("%s: %llu of %llu files are FBL now, %llu of them were already; %.2f s, %.1f files/s, %.1f MB/s\n",
+    printf("%s: %llu of %llu files are FBL now, %llu of them were already; %.2f s",
            fby_run_stopped() ? "Stopped early; a second run goes on" : "Done", converted + there, files,
-           there, sum->seconds, sum->seconds > 0 ? (double)sum->worked / sum->seconds : 0,
-           sum->seconds > 0 ? (double)sum->worked_bytes * 1e-6 / sum->seconds : 0);
+           there, sum->seconds);
+    if (sum->worked && sum->seconds > 0)
+        printf(", %.1f files/s, %.1f MB/s", (double)sum->worked / sum->seconds,
+               (double)sum->worked_bytes * 1e-6 / sum->seconds);
+    putchar('\n');
     if (sum->before)
-        printf("  %s became %s: %.3f of it\n", fby_size_text(before, (double)sum->before),
+        printf("  %s became %s: %.3g times as much\n", fby_size_text(before, (double)sum->before),
                fby_size_text(after, (double)sum->after), (double)sum->after / (double)sum->before);
     if (sum->first_frames)
         printf("  of %llu animations or files of several pages only the first is there\n",

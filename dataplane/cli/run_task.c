@@ -1,5 +1,6 @@
 #include "dataplane/cli/run.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -195,7 +196,8 @@ int fby_run_task(fby_run *run, fby_error *error)
     fby_task *task = NULL;
     fby_connect_options connect = FBY_CONNECT_OPTIONS_INIT;
     connect.socket = options->socket;
-    connect.server = getenv("FOREBAY_SERVER") ? NULL : "/proc/self/exe";
+    char self[PATH_MAX];
+    connect.server = getenv("FOREBAY_SERVER") ? NULL : realpath("/proc/self/exe", self);
     connect.mode = options->embedded ? FBY_MODE_EMBEDDED : FBY_MODE_AUTO;
     connect.reconnect_ms = -1; /* another server's counts would mean nothing beside this one's */
     int status = fby_connect(&client, &connect, error);

@@ -299,7 +299,7 @@ void fby_plan_stage_cost(const fby_plan *plan, uint32_t stage, fby_stage_cost *o
         all_wall += __atomic_load_n(&shard->wall_ns, __ATOMIC_RELAXED);
     }
     double part = all_wall ? (double)all_cpu / (double)all_wall : 0;
-    *out = (fby_stage_cost){samples, (uint64_t)((double)wall * (part < 1 ? part : 1))};
+    *out = (fby_stage_cost){samples, (uint64_t)((double)wall * (part < 1 ? part : 1)), wall};
 }
 
 uint64_t fby_plan_age_ns(const fby_plan *plan)

@@ -67,6 +67,7 @@ bool fby_plan_has_caches(const fby_plan *plan);
  * where it goes straight into the batch. */
 typedef struct fby_stage_cost {
     uint64_t samples, cpu_ns;
+    uint64_t wall_ns; /* what passed meanwhile, other programs' turns included */
 } fby_stage_cost;
 /* Any thread, also while others run the plan: then a sample under way counts in some stages already. */
 void fby_plan_stage_cost(const fby_plan *plan, uint32_t stage, fby_stage_cost *out);

@@ -118,8 +118,11 @@ static int address_make(struct sockaddr_un *address, const char *path, int *fold
         snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", *folder, slash + 1);
     if (length >= (int)sizeof address->sun_path) {
         close(*folder);
-        return fby_fail(error, FBY_EINVAL, "the socket's name %s is too long: expected under 80 bytes",
-                        slash + 1);
+        return fby_fail(
+            error, FBY_EINVAL,
+            "the socket's file name, %s, is too long: expected under 80 bytes (its folder's path may "
+            "be longer)",
+            slash + 1);
     }
     return 0;
 }

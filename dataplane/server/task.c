@@ -133,10 +133,10 @@ static void sample_failure(fby_error *error, const fby_subscription *task, const
     char path[600];
     sample_name(path, sizeof path, task, job->id);
     bool read = !strcmp(job->op, "read");
-    fby_fail(error, FBY_ESAMPLE,
-             "%s: sample %llu, %s: %s%s%s; remove or repair the file, or set on_error: skip", path,
+    fby_fail(error, FBY_ESAMPLE, "%s: sample %llu, %s: %s%s%s; remove or repair the file%s", path,
              (unsigned long long)job->id, read ? "reading" : job->op, fby_reason_name(job->reason),
-             *job->text ? ": " : "", job->text);
+             *job->text ? ": " : "", job->text,
+             task->spec->on_error == FBY_ON_ERROR_SKIP ? "" : ", or set on_error: skip");
     error->sample = job->id;
 }
 
@@ -163,15 +163,15 @@ static void bad_remember(fby_subscription *task, const fby_job *job, uint64_t ep
                    fby_reason_name(job->reason), job->text);
 }
 
-/* A part of an epoch allows at least one bad sample; a count is taken as it is. */
-static bool too_many_bad(const fby_subscription *task, uint64_t bad)
+/* Bad samples that an epoch may have. A part of it allows at least one; a count is taken as it is. */
+static uint64_t bad_most(const fby_subscription *task)
 {
     double limit = task->spec->max_errors;
     if (limit < 1) {
         limit *= (double)task->samples;
         if (limit < 1) limit = task->spec->max_errors > 0 ? 1 : 0;
     }
-    return (double)bad > limit;
+    return limit < (double)UINT64_MAX ? (uint64_t)limit : UINT64_MAX;
 }
 
 bool fby_bad_replace(fby_subscription *task, const fby_job *job, uint64_t epoch)
@@ -179,14 +179,17 @@ bool fby_bad_replace(fby_subscription *task, const fby_job *job, uint64_t epoch)
     if (task->spec->on_error != FBY_ON_ERROR_SKIP) return false;
     bad_remember(task, job, epoch);
     uint64_t bad = *bad_count(task, epoch);
-    if (!too_many_bad(task, bad)) return true;
+    if (bad <= bad_most(task)) return true;
     fby_error why = FBY_ERROR_INIT;
     sample_failure(&why, task, job);
     char last[FBY_ERROR_TEXT];
     memcpy(last, why.text, sizeof last);
-    fby_fail(&why, FBY_ESAMPLE,
-             "%llu bad samples in epoch %llu are more than max_errors allows (%g); the last: %.700s",
-             (unsigned long long)bad, (unsigned long long)epoch, task->spec->max_errors, last);
+    fby_fail(
+        &why, FBY_ESAMPLE,
+        "%llu bad samples in epoch %llu are more than max_errors allows: %g, of %llu samples %llu; raise "
+        "max_errors (a part, or from 1 on a count), or mend the files; the last: %.700s",
+        (unsigned long long)bad, (unsigned long long)epoch, task->spec->max_errors,
+        (unsigned long long)task->samples, (unsigned long long)bad_most(task), last);
     why.sample = job->id;
     fby_subscription_fail(task, &why);
     return false;

@@ -215,6 +215,29 @@ static int take_event(fby_yaml *yaml, const fby_spec_place *place, nesting *at, 
     return FBY_OK;
 }
 
+/* Whether line `line`, counted from 1, has a tab in its indentation. */
+static bool tab_indents(const fby_yaml *yaml, uint32_t line)
+{
+    const char *at = yaml->source, *end = at + yaml->source_length;
+    for (; line > 1 && at; line--) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        if (at) at++;
+    }
+    while (at && at < end && *at == ' ') at++;
+    return at && at < end && *at == '\t';
+}
+
+static int refuse_syntax(const fby_yaml *yaml, const fby_spec_place *place, uint32_t line, const char *why)
+{
+    /* libfyaml takes a line that begins with a tab for more of the one before, and complains about that. */
+    for (uint32_t i = line; i <= line + 1; i++)
+        if (tab_indents(yaml, i))
+            return fby_spec_refuse(place, i, NULL,
+                                   "not valid YAML: a tab in the indentation; expected spaces");
+    return fby_spec_refuse(place, line, NULL, "not valid YAML%s%s; expected key: value lines",
+                           *why ? ": " : "", why);
+}
+
 static int parse_events(fby_yaml *yaml, const fby_spec_place *place, struct fy_parser *parser,
                         struct fy_diag *diag)
 {
@@ -232,10 +255,8 @@ static int parse_events(fby_yaml *yaml, const fby_spec_place *place, struct fy_p
         return fby_spec_refuse(place, 1, NULL, "it is empty; expected a map with dataset and pipeline");
     void *previous = NULL;
     struct fy_diag_error *said = fy_diag_errors_iterate(diag, &previous);
-    if (said)
-        return fby_spec_refuse(place, said->line > 0 ? (uint32_t)said->line : at.line, NULL,
-                               "not valid YAML: %s; expected key: value lines", said->msg);
-    return fby_spec_refuse(place, at.line, NULL, "not valid YAML; expected key: value lines");
+    return refuse_syntax(yaml, place, said && said->line > 0 ? (uint32_t)said->line : at.line,
+                         said ? said->msg : "");
 }
 
 int fby_yaml_parse(fby_yaml **out, const fby_spec_place *place, const char *text, size_t length)

@@ -284,6 +284,43 @@ def test_a_wrong_spec_is_one_line_on_standard_error(tmp_path, server):
     assert "none.yaml" in done.stderr and "No such file" in done.stderr
 
 
+def test_the_nearest_name_that_there_is(hundred, tmp_path, server, monkeypatch):
+    spec = write_spec(tmp_path / "train.yaml", hundred)
+    for command in (("plan",), ("run", "--socket", server.socket)):
+        done = forebay(*command, tmp_path / "trian.yaml", code=1)
+        assert re.search(rf"trian.yaml.*: No such file or directory; expected .*YAML file; did you mean {spec}\?\n", done.stderr), done.stderr
+        monkeypatch.chdir(tmp_path)
+        assert forebay(*command, "trian.yaml", code=1).stderr.endswith("; did you mean train.yaml?\n")
+        assert "did you mean" not in forebay(*command, tmp_path / "other", code=1).stderr
+        (tmp_path / "pictures").mkdir(exist_ok=True)
+        other = write_spec(tmp_path / "other.yaml", tmp_path / "pictuers" / "train")
+        done = forebay(*command, other, code=1)
+        assert re.search(rf"can't open the folder .*/pictuers/train: No such file or directory; expected a folder of class folders; "
+                         rf"did you mean {tmp_path}/pictures\?\n", done.stderr), done.stderr
+        other.write_text(json.dumps({"dataset": {"list": str(tmp_path / "lost.tsv")}, "pipeline": ["decode", {"center_crop": 8}]}))
+        assert "expected a text file with a path and a label on each line\n" in forebay(*command, other, code=1).stderr
+
+
+def test_too_many_bad_samples_say_what_to_raise(hundred, tmp_path, server):
+    folder = tmp_path / "spoiled"
+    shutil.copytree(hundred, folder)
+    for name in ("ash/003.jpg", "cedar/090.jpg"):
+        (folder / name).write_bytes(b"no picture")
+    done = forebay("run", "--socket", server.socket, write_spec(tmp_path / "s.yaml", folder, on_error="skip"), code=1)
+    assert re.search(r"2 bad samples in epoch 0 are more than max_errors allows: 0.001, of 100 samples 1; raise max_errors .*; the last: ", done.stderr)
+    assert "set on_error" not in done.stderr
+
+
+def test_a_wrong_variable_names_the_program(hundred, tmp_path, alone):
+    done = forebay("run", write_spec(tmp_path / "s.yaml", hundred), code=1, environment={"FOREBAY_WORKERS": "abc"})
+    assert f"the server {os.path.realpath(FOREBAY)} didn't start: " in done.stderr and "FOREBAY_WORKERS" in done.stderr
+
+
+def test_too_long_a_socket_name(tmp_path):
+    done = forebay("serve", "--socket", tmp_path / ("s" * 100), code=1)
+    assert f"the socket's file name, {'s' * 100}, is too long: expected under 80 bytes (its folder's path may be longer)" in done.stderr
+
+
 def test_a_server_that_is_named_must_be_there(hundred, tmp_path, alone):
     spec = write_spec(tmp_path / "s.yaml", hundred)
     done = forebay("run", "--socket", tmp_path / "nobody", spec, code=1)
@@ -685,6 +722,13 @@ def test_a_plan_in_words(hundred, tmp_path):
         assert words in text, text
     assert any((tmp_path / "cache").iterdir()), "the index was kept there"
     assert "cost" not in forebay("plan", "--samples", 0, spec).stdout
+
+
+def test_the_costs_of_a_plan_agree(hundred, tmp_path):
+    plan = json.loads(forebay("plan", "--json", write_spec(tmp_path / "s.yaml", hundred)).stdout)
+    costs = dict(zip([stage["op"] for stage in plan["stages"]], plan["stage_us"]))
+    assert plan["decode_us"] == costs.pop("decode") > 0
+    assert abs(plan["transform_us"] - sum(costs.values())) < 1e-6
 
 
 def test_a_plan_counts_what_is_bad(hundred, tmp_path):

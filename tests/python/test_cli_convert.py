@@ -233,6 +233,8 @@ def test_a_second_run_goes_on(folder, tmp_path):
     summary = convert_json(folder, made)
     assert (summary["converted"], summary["there_already"], len(summary["copied"])) == (0, 3, 4)
     assert before == {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    text = convert(folder, made).stdout
+    assert re.search(r"^Done: 3 of 7 files are FBL now, 3 of them were already; \d+\.\d\d s\n  .* became .*: [\d.]+ times as much\n", text), text
 
     whole = (made / "a/1.fbl").read_bytes()
     (made / "a/1.fbl").write_bytes(whole[:-5])  # cut off

@@ -616,7 +616,9 @@ Test(spec, what_is_not_plain_yaml_is_refused)
     refused(HEAD "pipeline: [resize: {size: 3, size: 3}]\n", "size: given twice");
     refused(HEAD "? [a]\n: 3\n", "a key is a list or a map; expected a name");
     refused(HEAD "pipeline: [decode\n", "not valid YAML");
-    refused(HEAD "batch:\n\tsize: 3\n", "s.yaml:3: not valid YAML");
+    refused(HEAD "batch:\n\tsize: 3\n", "s.yaml:3: not valid YAML: a tab in the indentation; expected spaces");
+    refused(HEAD "\tbatch: 3\n", "s.yaml:2: not valid YAML: a tab in the indentation");
+    refused("\tdataset: a\n" PIPELINE, "s.yaml:1: not valid YAML: a tab in the indentation");
     refused(HEAD "a: b: c\n", "s.yaml:2: not valid YAML");
     refused(HEAD "seed: \"a\\0b\"\n", "a text holds a NUL character");
     refused("dataset: \xFF\xFE\n", "s.yaml:1: byte 9 is not text in UTF-8");
