@@ -304,8 +304,8 @@ class Loader:
         return {"version": _STATE_VERSION, "epoch": self._epoch, "task": self._use().state()}
 
     def load_state_dict(self, state_dict: Union[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> None:
-        """Goes on where state_dict() was called: the next iter() gives what was left of that epoch. Data set, split, order, seed, batch
-        size and pipeline must be what they were, or a SpecError says what isn't, and nothing has changed.
+        """Goes on where state_dict() was called: the next iter() gives what was left of that epoch. Data set, split, order, batch
+        size and pipeline must be what they were, and in strict order the seed, or a SpecError says what isn't, and nothing has changed.
 
         Each of several ranks gives what it saved itself. With another number of ranks, or another batch size, every one gives a list
         of what all ranks saved after the same batch: what was left of that epoch is dealt to them in equal parts."""

@@ -42,8 +42,7 @@ if TORCH_PYTHON:
     @pytest.mark.parametrize("document, heading", [("README.md", "From Python"), ("python/README.md", "python: the package"),
                                                    ("docs/python.md", "A loader")])
     def test_the_loops(photos, document, heading):
-        program = blocks(document, heading)
-        run(program.replace("range(90)", "range(2)") + "\nassert labels.dtype == torch.int64 and len(images) == len(labels) == 310 % 64\n", photos)
+        run(blocks(document, heading).replace("range(90)", "range(2)"), photos)
 
     def test_the_loop_in_the_packages_help(photos):
         run("import forebay\n" + textwrap.dedent(re.search(r"\n\n(    import forebay\n.*?\n)\n(?=\w)", forebay.__doc__, re.DOTALL)[1]), photos)
