@@ -499,7 +499,7 @@ def _text(spec: Mapping[str, Any]) -> str:
             return os.fspath(value)
         if hasattr(value, "tolist"):
             return value.tolist()
-        raise TypeError(f"a spec can't hold {value!r} ({type(value).__name__})")
+        raise TypeError(f"a spec can't hold {value!r} ({type(value).__name__}): expected text, numbers, lists and dicts")
 
     lines: List[str] = []
     for key, value in spec.items():

@@ -269,7 +269,8 @@ Test(spec, unknown_names_are_refused_with_the_nearest)
     refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: half}]\n", "did you mean f16?");
     refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: BFloat16}]\n", "did you mean bf16?");
     refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: uint8}]\n", "did you mean u8?");
-    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: float64}]\n", "expected u8, f16, bf16 or f32");
+    refused(HEAD "pipeline: [decode, center_crop: 3, to: {dtype: float64}]\n",
+            "expected u8, f16, bf16 or f32");
 }
 
 Test(spec, parts_of_later_versions_say_so)
@@ -616,7 +617,8 @@ Test(spec, what_is_not_plain_yaml_is_refused)
     refused(HEAD "pipeline: [resize: {size: 3, size: 3}]\n", "size: given twice");
     refused(HEAD "? [a]\n: 3\n", "a key is a list or a map; expected a name");
     refused(HEAD "pipeline: [decode\n", "not valid YAML");
-    refused(HEAD "batch:\n\tsize: 3\n", "s.yaml:3: not valid YAML: a tab in the indentation; expected spaces");
+    refused(HEAD "batch:\n\tsize: 3\n",
+            "s.yaml:3: not valid YAML: a tab in the indentation; expected spaces");
     refused(HEAD "\tbatch: 3\n", "s.yaml:2: not valid YAML: a tab in the indentation");
     refused("\tdataset: a\n" PIPELINE, "s.yaml:1: not valid YAML: a tab in the indentation");
     refused(HEAD "a: b: c\n", "s.yaml:2: not valid YAML");
