@@ -5,6 +5,7 @@
 const fby_fbl_kernels *fby_fbl_kernels_of(fby_tier tier)
 {
 #if defined(FBY_KERNELS_X86)
+    if (tier >= FBY_TIER_AVX512) return &fby_fbl_kernels_avx512;
     if (tier >= FBY_TIER_AVX2) return &fby_fbl_kernels_avx2;
 #else
     (void)tier;
@@ -84,12 +85,40 @@ static void lean_make(fby_fbl_set *set)
     lean->possible = true;
 }
 
+/* A context's branch of the tree. */
+static void tree_make(fby_fbl_set *set, uint32_t context)
+{
+    const uint32_t first = context * FBY_FBL_TOKENS;
+    uint16_t bound[FBY_FBL_TOKENS];
+    uint32_t token[FBY_FBL_TOKENS] = {0}, tokens = 0;
+
+    for (uint32_t t = 0; t < set->tokens[context]; t++) {
+        if (!set->frequency[first + t]) continue;
+        token[tokens] = first + t;
+        bound[tokens++] = set->start[first + t];
+    }
+    for (uint32_t t = tokens; t < FBY_FBL_TOKENS; t++) bound[t] = FBY_FBL_SCALE;
+    set->tree.shallow &= tokens <= FBY_FBL_TOKENS / 2;
+    for (uint32_t sum = 0; sum < FBY_FBL_SUMS; sum++) {
+        if (set->context[sum] == context) set->tree.first[sum] = bound[4];
+    }
+    for (uint32_t t = 0; t < FBY_FBL_TOKENS; t++) {
+        /* The steps to it, the first one's bit lowest. */
+        uint32_t left = (~t >> 2 & 1) | (~t & 2) | (~t & 1) << 2;
+        set->tree.base[left * FBY_FBL_CONTEXTS + context] = (uint8_t)set->base[token[t]];
+        set->tree.raw[left * FBY_FBL_CONTEXTS + context] = set->raw[token[t]] & 7;
+        if (t == 2 || t == 6) set->tree.second[(left & 1) * FBY_FBL_CONTEXTS + context] = bound[t];
+        if (t % 2) set->tree.third[(left & 3) * FBY_FBL_CONTEXTS + context] = bound[t];
+    }
+}
+
 void fby_fbl_set_finish(fby_fbl_set *set)
 {
     memset(set->entry, 0, sizeof set->entry);
+    memset(&set->tree, 0, sizeof set->tree);
     memset(set->leaf, 0, sizeof set->leaf);
     memset(set->bound, 127, sizeof set->bound);
-    set->in_vectors = true;
+    set->in_vectors = set->tree.shallow = true;
     for (uint32_t context = 0; context < set->contexts; context++) {
         for (uint32_t token = 0; token < set->tokens[context]; token++) {
             uint32_t at = context * FBY_FBL_TOKENS + token;
@@ -97,6 +126,7 @@ void fby_fbl_set_finish(fby_fbl_set *set)
                    set->frequency[at]);
         }
         vectors_make(set, context);
+        tree_make(set, context);
     }
     lean_make(set);
     for (uint32_t t = 0; t < FBY_FBL_TOKENS; t++) {

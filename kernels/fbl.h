@@ -56,6 +56,16 @@ typedef struct fby_fbl_lean {
     uint8_t leaf[FBL_LEAN_LEAVES][2 * FBL_LEAN_PLACES];
 } fby_fbl_lean;
 
+/* A set's tokens as a search tree of three steps, for tables that are permuted: see fbl_rans_avx512.c. A step
+ * goes left where a slot is below its bound; bit 4 + n of an index says that step n did, bits 0-3 are the
+ * context. Only tokens with slots are in it; FBY_FBL_SCALE is the bound of those that there aren't. */
+typedef struct fby_fbl_tree {
+    uint16_t first[FBY_FBL_SUMS]; /* by sum */
+    uint16_t second[2 * FBY_FBL_CONTEXTS], third[4 * FBY_FBL_CONTEXTS];
+    uint8_t base[8 * FBY_FBL_CONTEXTS], raw[8 * FBY_FBL_CONTEXTS];
+    bool shallow; /* no context has more than four tokens: all first steps go left */
+} fby_fbl_tree;
+
 /* What one plane's residuals, or a palette's indices, are coded with. Entry 8 * context + token. */
 typedef struct fby_fbl_set {
     uint8_t context[FBY_FBL_SUMS];
@@ -68,6 +78,7 @@ typedef struct fby_fbl_set {
     uint8_t raw[FBY_FBL_CONTEXTS * FBY_FBL_TOKENS];    /* 2^raw values in it */
     /* Made of the above by fby_fbl_set_finish. */
     uint8_t entry[FBY_FBL_CONTEXTS * FBY_FBL_SCALE]; /* of a slot */
+    fby_fbl_tree tree;
     /* For vectors, by context: see fbl_rans_avx2.c. They can do all sets but those with a first slot of its
      * own. */
     bool in_vectors;
@@ -222,7 +233,7 @@ typedef struct fby_fbl_kernels {
     uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t length);
 } fby_fbl_kernels;
 
-extern const fby_fbl_kernels fby_fbl_kernels_c, fby_fbl_kernels_avx2;
+extern const fby_fbl_kernels fby_fbl_kernels_c, fby_fbl_kernels_avx2, fby_fbl_kernels_avx512;
 
 /* Of a tier that this CPU supports. */
 const fby_fbl_kernels *fby_fbl_kernels_of(fby_tier tier);

@@ -38,7 +38,7 @@ static fby_tier tier_of_cpu(void)
     if ((state & STATE_AVX) != STATE_AVX || (c1 & base) != base || !(b7 & bit_AVX2)) return FBY_TIER_C;
 
     const unsigned wide = bit_AVX512F | bit_AVX512BW | bit_AVX512VL;
-    const unsigned narrow = bit_AVX512VBMI | bit_AVX512VNNI;
+    const unsigned narrow = bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI | bit_GFNI;
     if ((state & STATE_AVX512) != STATE_AVX512 || (b7 & wide) != wide || (c7 & narrow) != narrow) {
         return FBY_TIER_AVX2;
     }

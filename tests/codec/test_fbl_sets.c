@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/fbl/words.h"
+#include "tests/codec/fbl_tiers.h"
 #include "tests/support/scale.h"
 #include "tests/support/test.h"
 
@@ -68,7 +69,7 @@ enum { WAYS = 3, SLACK = FBY_FBL_STEP_READS };
 
 typedef struct tiles {
     fby_fbl_rans tile[WAYS];
-    uint8_t *bytes[WAYS], *pixels[FBY_TIERS][WAYS];
+    uint8_t *bytes[WAYS], *pixels[FBL_TIERS_MOST][WAYS];
     size_t pixel_bytes;
 } tiles;
 
@@ -98,31 +99,32 @@ static void tiles_draw(tiles *all, uint32_t channels, fby_fbl_set *const *set)
             tile->predictor[p][0] = draw(1 << 16) | draw(1 << 16) << 16;
             tile->predictor[p][1] = draw(1 << 16) | draw(1 << 16) << 16;
         }
-        for (uint32_t tier = 0; tier < FBY_TIERS; tier++) all->pixels[tier][i] = calloc(1, all->pixel_bytes);
+        for (uint32_t t = 0; t < FBL_TIERS_MOST; t++) all->pixels[t][i] = calloc(1, all->pixel_bytes);
     }
 }
 
 static void tiles_compare(tiles *all)
 {
+    fbl_tier tier[FBL_TIERS_MOST];
+    uint32_t tiers = fbl_tiers_here(tier);
     bool good[WAYS] = {false};
 
-    for (uint32_t tier = 0; tier < FBY_TIERS && fby_tier_supported((fby_tier)tier); tier++) {
+    for (uint32_t t = 0; t < tiers; t++) {
         fby_fbl_rans *tile[WAYS];
         for (uint32_t i = 0; i < WAYS; i++) {
             tile[i] = &all->tile[i];
-            tile[i]->coded.place.at = all->pixels[tier][i];
+            tile[i]->coded.place.at = all->pixels[t][i];
         }
-        fby_fbl_kernels_of((fby_tier)tier)->rans(tile, WAYS);
+        tier[t].kernels->rans(tile, WAYS);
         for (uint32_t i = 0; i < WAYS; i++) {
-            if (!tier) good[i] = tile[i]->coded.good;
-            cr_assert_eq(tile[i]->coded.good, good[i], "%s", fby_tier_name((fby_tier)tier));
-            cr_assert(!memcmp(all->pixels[0][i], all->pixels[tier][i], all->pixel_bytes), "%s",
-                      fby_tier_name((fby_tier)tier));
+            if (!t) good[i] = tile[i]->coded.good;
+            cr_assert_eq(tile[i]->coded.good, good[i], "%s", tier[t].name);
+            cr_assert(!memcmp(all->pixels[0][i], all->pixels[t][i], all->pixel_bytes), "%s", tier[t].name);
         }
     }
     for (uint32_t i = 0; i < WAYS; i++) {
         free(all->bytes[i]);
-        for (uint32_t tier = 0; tier < FBY_TIERS; tier++) free(all->pixels[tier][i]);
+        for (uint32_t t = 0; t < FBL_TIERS_MOST; t++) free(all->pixels[t][i]);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "codec/fbl/decode.h"
 #include "kernels/crc32c.h"
 #include "tests/codec/fbl_pictures.h"
+#include "tests/codec/fbl_tiers.h"
 #include "tests/support/scale.h"
 #include "tests/support/test.h"
 
@@ -31,11 +32,13 @@ static void decode_equal(fby_fbl_decoder *decoder, const fbl_picture *picture, c
 
 static void compare(const fbl_picture *picture, const fby_fbl_encode_options *options)
 {
+    fbl_tier tiers[FBL_TIERS_MOST];
+    uint32_t count = fbl_tiers_here(tiers);
     void *first = NULL;
     size_t first_length = 0;
 
-    for (uint32_t i = 0; i < FBY_TIERS && fby_tier_supported((fby_tier)i); i++) {
-        const fby_fbl_kernels *kernels = fby_fbl_kernels_of((fby_tier)i);
+    for (uint32_t i = 0; i < count; i++) {
+        const fby_fbl_kernels *kernels = tiers[i].kernels;
         fby_fbl_encoder *encoder;
         fby_fbl_decoder *decoder;
         fby_error error = FBY_ERROR_INIT;
@@ -50,9 +53,9 @@ static void compare(const fbl_picture *picture, const fby_fbl_encode_options *op
             memcpy(first, bytes, first_length = length);
         }
         cr_assert(length == first_length && !memcmp(first, bytes, length),
-                  "%s writes another file than C: %ux%u", fby_tier_name((fby_tier)i), picture->image.width,
+                  "%s writes another file than C: %ux%u", tiers[i].name, picture->image.width,
                   picture->image.height);
-        decode_equal(decoder, picture, first, first_length, fby_tier_name((fby_tier)i));
+        decode_equal(decoder, picture, first, first_length, tiers[i].name);
         fby_fbl_encoder_destroy(&encoder);
         fby_fbl_decoder_destroy(&decoder);
     }
@@ -97,6 +100,8 @@ Test(fbl_tiers, decode_the_vectors)
     size_t length;
     char *list = file_read("vectors", "txt", &length), name[64];
     uint32_t count = 0, width, height, channels, bits;
+    fbl_tier tiers[FBL_TIERS_MOST];
+    uint32_t tier_count = fbl_tiers_here(tiers);
     int used;
 
     for (char *line = list;
@@ -104,9 +109,9 @@ Test(fbl_tiers, decode_the_vectors)
          line += used, count++) {
         fbl_picture picture = {.samples = file_read(name, "raw", &picture.bytes)};
         void *bytes = file_read(name, "fbl", &length);
-        for (uint32_t i = 0; i < FBY_TIERS && fby_tier_supported((fby_tier)i); i++) {
+        for (uint32_t i = 0; i < tier_count; i++) {
             fby_fbl_decoder *decoder;
-            cr_assert(!fbl_decoder_create_with(&decoder, fby_fbl_kernels_of((fby_tier)i)));
+            cr_assert(!fbl_decoder_create_with(&decoder, tiers[i].kernels));
             decode_equal(decoder, &picture, bytes, length, name);
             fby_fbl_decoder_destroy(&decoder);
         }

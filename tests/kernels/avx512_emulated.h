@@ -262,6 +262,353 @@ static inline __m256i emulated_cvtps_ph(emulated_vector a)
     return _mm256_set_m128i(high, low);
 }
 
+/* ---- bytes, words and masks: FBL's ---- */
+
+EMULATED emulated_set1_epi64(long long value)
+{
+    emulated_vector v;
+    FOR_EACH(i, 8) v.u64[i] = (uint64_t)value;
+    return v;
+}
+
+/* An aligned store faults like an aligned load. */
+static inline void emulated_store(void *to, emulated_vector v)
+{
+    if ((uintptr_t)to % 64) __builtin_trap();
+    memcpy(to, &v, sizeof v);
+}
+
+EMULATED emulated_or(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 8) a.u64[i] |= b.u64[i];
+    return a;
+}
+
+EMULATED emulated_xor(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 8) a.u64[i] ^= b.u64[i];
+    return a;
+}
+
+/* VPANDN: the first operand is the one inverted. */
+EMULATED emulated_andnot(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 8) a.u64[i] = ~a.u64[i] & b.u64[i];
+    return a;
+}
+
+/* VPTERNLOGQ: a bit of a, b and c, a's the highest, is the number of the bit of `table`. */
+EMULATED emulated_ternarylogic(emulated_vector a, emulated_vector b, emulated_vector c, int table)
+{
+    emulated_vector v = {0};
+    FOR_EACH(i, 8)
+    {
+        FOR_EACH(bit, 64)
+        {
+            unsigned row =
+                (unsigned)((a.u64[i] >> bit & 1) << 2 | (b.u64[i] >> bit & 1) << 1 | (c.u64[i] >> bit & 1));
+            v.u64[i] |= (uint64_t)((unsigned)table >> row & 1) << bit;
+        }
+    }
+    return v;
+}
+
+EMULATED emulated_add_epi16(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 32) a.u16[i] = (uint16_t)(a.u16[i] + b.u16[i]);
+    return a;
+}
+
+EMULATED emulated_sub_epi8(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 64) a.u8[i] = (uint8_t)(a.u8[i] - b.u8[i]);
+    return a;
+}
+
+EMULATED emulated_sub_epi16(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 32) a.u16[i] = (uint16_t)(a.u16[i] - b.u16[i]);
+    return a;
+}
+
+EMULATED emulated_mask_sub_epi16(emulated_vector other, uint32_t mask, emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 32)
+    {
+        if (mask >> i & 1) other.u16[i] = (uint16_t)(a.u16[i] - b.u16[i]);
+    }
+    return other;
+}
+
+EMULATED emulated_adds_epu8(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 64) a.u8[i] = (uint8_t)(a.u8[i] + b.u8[i] > 255 ? 255 : a.u8[i] + b.u8[i]);
+    return a;
+}
+
+EMULATED emulated_avg_epu8(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 64) a.u8[i] = (uint8_t)((a.u8[i] + b.u8[i] + 1) >> 1);
+    return a;
+}
+
+EMULATED emulated_min_epu8(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 64) a.u8[i] = a.u8[i] < b.u8[i] ? a.u8[i] : b.u8[i];
+    return a;
+}
+
+EMULATED emulated_max_epu8(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 64) a.u8[i] = a.u8[i] > b.u8[i] ? a.u8[i] : b.u8[i];
+    return a;
+}
+
+EMULATED emulated_max_epu16(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 32) a.u16[i] = a.u16[i] > b.u16[i] ? a.u16[i] : b.u16[i];
+    return a;
+}
+
+EMULATED emulated_mullo_epi16(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 32) a.u16[i] = (uint16_t)((uint32_t)a.u16[i] * b.u16[i]);
+    return a;
+}
+
+EMULATED emulated_mulhi_epu16(emulated_vector a, emulated_vector b)
+{
+    FOR_EACH(i, 32) a.u16[i] = (uint16_t)((uint32_t)a.u16[i] * b.u16[i] >> 16);
+    return a;
+}
+
+EMULATED emulated_slli_epi64(emulated_vector a, unsigned count)
+{
+    FOR_EACH(i, 8) a.u64[i] = count > 63 ? 0 : a.u64[i] << count;
+    return a;
+}
+
+EMULATED emulated_srli_epi64(emulated_vector a, unsigned count)
+{
+    FOR_EACH(i, 8) a.u64[i] = count > 63 ? 0 : a.u64[i] >> count;
+    return a;
+}
+
+EMULATED emulated_srlv_epi64(emulated_vector a, emulated_vector count)
+{
+    FOR_EACH(i, 8) a.u64[i] = count.u64[i] > 63 ? 0 : a.u64[i] >> count.u64[i];
+    return a;
+}
+
+EMULATED emulated_srlv_epi16(emulated_vector a, emulated_vector count)
+{
+    FOR_EACH(i, 32) a.u16[i] = count.u16[i] > 15 ? 0 : (uint16_t)(a.u16[i] >> count.u16[i]);
+    return a;
+}
+
+EMULATED emulated_sllv_epi16(emulated_vector a, emulated_vector count)
+{
+    FOR_EACH(i, 32) a.u16[i] = count.u16[i] > 15 ? 0 : (uint16_t)(a.u16[i] << count.u16[i]);
+    return a;
+}
+
+/* VPSHLDW: the high word of a, then b, moved left; counts are modulo 16. */
+EMULATED emulated_shldi_epi16(emulated_vector a, emulated_vector b, int count)
+{
+    FOR_EACH(i, 32) a.u16[i] = (uint16_t)(((uint32_t)a.u16[i] << 16 | b.u16[i]) << (count & 15) >> 16);
+    return a;
+}
+
+/* VPSHRDVW: the low word of b, then a, moved right; counts are modulo 16. */
+EMULATED emulated_shrdv_epi16(emulated_vector a, emulated_vector b, emulated_vector count)
+{
+    FOR_EACH(i, 32) a.u16[i] = (uint16_t)(((uint32_t)b.u16[i] << 16 | a.u16[i]) >> (count.u16[i] & 15));
+    return a;
+}
+
+static inline uint32_t emulated_cmplt_epu16_mask(emulated_vector a, emulated_vector b)
+{
+    uint32_t mask = 0;
+    FOR_EACH(i, 32) mask |= (uint32_t)(a.u16[i] < b.u16[i]) << i;
+    return mask;
+}
+
+static inline uint32_t emulated_test_epi16_mask(emulated_vector a, emulated_vector b)
+{
+    uint32_t mask = 0;
+    FOR_EACH(i, 32) mask |= (uint32_t)((a.u16[i] & b.u16[i]) != 0) << i;
+    return mask;
+}
+
+static inline uint32_t emulated_testn_epi16_mask(emulated_vector a, emulated_vector b)
+{
+    return ~emulated_test_epi16_mask(a, b);
+}
+
+EMULATED emulated_mask_mov_epi16(emulated_vector other, uint32_t mask, emulated_vector a)
+{
+    FOR_EACH(i, 32)
+    {
+        if (mask >> i & 1) other.u16[i] = a.u16[i];
+    }
+    return other;
+}
+
+EMULATED emulated_movm_epi8(uint64_t mask)
+{
+    emulated_vector v;
+    FOR_EACH(i, 64) v.u8[i] = mask >> i & 1 ? 255 : 0;
+    return v;
+}
+
+/* VPEXPANDW: the lowest words of a, one after the other, go where the mask has ones. */
+EMULATED emulated_mask_expand_epi16(emulated_vector other, uint32_t mask, emulated_vector a)
+{
+    int taken = 0;
+    FOR_EACH(i, 32)
+    {
+        if (mask >> i & 1) other.u16[i] = a.u16[taken++];
+    }
+    return other;
+}
+
+EMULATED emulated_maskz_expand_epi8(uint64_t mask, emulated_vector a)
+{
+    emulated_vector v = {0};
+    int taken = 0;
+    FOR_EACH(i, 64)
+    {
+        if (mask >> i & 1) v.u8[i] = a.u8[taken++];
+    }
+    return v;
+}
+
+EMULATED emulated_permutexvar_epi8(emulated_vector index, emulated_vector a)
+{
+    emulated_vector v;
+    FOR_EACH(i, 64) v.u8[i] = a.u8[index.u8[i] & 63];
+    return v;
+}
+
+EMULATED emulated_permutexvar_epi16(emulated_vector index, emulated_vector a)
+{
+    emulated_vector v;
+    FOR_EACH(i, 32) v.u16[i] = a.u16[index.u16[i] & 31];
+    return v;
+}
+
+EMULATED emulated_permutexvar_epi64(emulated_vector index, emulated_vector a)
+{
+    emulated_vector v;
+    FOR_EACH(i, 8) v.u64[i] = a.u64[index.u64[i] & 7];
+    return v;
+}
+
+/* VPERMT2W: bit 5 of an index chooses the source, bits 0-4 the word. */
+EMULATED emulated_permutex2var_epi16(emulated_vector a, emulated_vector index, emulated_vector b)
+{
+    emulated_vector v;
+    FOR_EACH(i, 32) v.u16[i] = index.u16[i] & 32 ? b.u16[index.u16[i] & 31] : a.u16[index.u16[i] & 31];
+    return v;
+}
+
+EMULATED emulated_maskz_permutex2var_epi8(uint64_t mask, emulated_vector a, emulated_vector index,
+                                          emulated_vector b)
+{
+    emulated_vector v = emulated_permutex2var_epi8(a, index, b);
+    FOR_EACH(i, 64)
+    {
+        if (!(mask >> i & 1)) v.u8[i] = 0;
+    }
+    return v;
+}
+
+/* VPMULTISHIFTQB: a byte is eight bits of its qword, from a bit on; behind the highest comes the lowest. */
+EMULATED emulated_multishift_epi64_epi8(emulated_vector from, emulated_vector a)
+{
+    emulated_vector v;
+    FOR_EACH(i, 64)
+    {
+        uint64_t qword = a.u64[i / 8];
+        unsigned bit = from.u8[i] & 63;
+        v.u8[i] = (uint8_t)(bit ? qword >> bit | qword << (64 - bit) : qword);
+    }
+    return v;
+}
+
+/* VGF2P8AFFINEQB: bit i of a byte is the parity of what row 7 - i of its qword's matrix has in common with
+ * it, exclusive-or bit i of the constant. */
+EMULATED emulated_gf2p8affine_epi64_epi8(emulated_vector a, emulated_vector matrix, int constant)
+{
+    emulated_vector v;
+    FOR_EACH(i, 64)
+    {
+        unsigned byte = 0;
+        FOR_EACH(bit, 8)
+        byte |= (unsigned)__builtin_parity(matrix.u8[i / 8 * 8 + 7 - bit] & a.u8[i]) << bit;
+        v.u8[i] = (uint8_t)(byte ^ (unsigned)constant);
+    }
+    return v;
+}
+
+/* VPUNPCKLBW and VPUNPCKHBW: within each 128 bits, bytes of the low or high halves of a and b by turns. */
+static inline emulated_vector emulated_unpack_epi8(emulated_vector a, emulated_vector b, int half)
+{
+    emulated_vector v;
+    FOR_EACH(i, 32)
+    {
+        int from = i / 8 * 16 + half * 8 + i % 8;
+        v.u8[2 * i] = a.u8[from];
+        v.u8[2 * i + 1] = b.u8[from];
+    }
+    return v;
+}
+
+static inline emulated_vector emulated_unpack_epi64(emulated_vector a, emulated_vector b, int half)
+{
+    emulated_vector v;
+    FOR_EACH(part, 4)
+    {
+        v.u64[2 * part] = a.u64[2 * part + half];
+        v.u64[2 * part + 1] = b.u64[2 * part + half];
+    }
+    return v;
+}
+
+EMULATED emulated_cvtepu8_epi16(__m256i a)
+{
+    uint8_t bytes[32];
+    emulated_vector v;
+    _mm256_storeu_si256((void *)bytes, a);
+    FOR_EACH(i, 32) v.u16[i] = bytes[i];
+    return v;
+}
+
+static inline __m256i emulated_cvtepi16_epi8(emulated_vector a)
+{
+    uint8_t bytes[32];
+    FOR_EACH(i, 32) bytes[i] = (uint8_t)a.u16[i];
+    return _mm256_loadu_si256((const void *)bytes);
+}
+
+EMULATED emulated_zextsi256_si512(__m256i a)
+{
+    emulated_vector v = {0};
+    v.half[0] = a;
+    return v;
+}
+
+EMULATED emulated_inserti64x4(emulated_vector a, __m256i b, int which)
+{
+    a.half[which & 1] = b;
+    return a;
+}
+
+static inline __m128i emulated_part(emulated_vector a, int which)
+{
+    return a.part[which & 3];
+}
+
 /* Macros in Clang's header, functions or macros in GCC's. */
 #undef _mm512_shuffle_i64x2
 #undef _mm512_extracti64x4_epi64
@@ -270,43 +617,100 @@ static inline __m256i emulated_cvtps_ph(emulated_vector a)
 #undef _mm512_srli_epi32
 #undef _mm512_srai_epi32
 #undef _mm512_srli_epi16
+#undef _mm512_slli_epi64
+#undef _mm512_srli_epi64
+#undef _mm512_shldi_epi16
+#undef _mm512_ternarylogic_epi64
+#undef _mm512_gf2p8affine_epi64_epi8
+#undef _mm512_inserti64x4
+#undef _mm512_extracti32x4_epi32
+#undef _mm512_cmplt_epu16_mask
 
-#define __m512i                      emulated_vector
-#define __m512                       emulated_vector
-#define __mmask64                    uint64_t
-#define _mm512_loadu_si512           emulated_loadu
-#define _mm512_load_si512            emulated_load
-#define _mm512_maskz_loadu_epi8      emulated_maskz_loadu_epi8
-#define _mm512_setzero_si512         emulated_setzero
-#define _mm512_set1_epi8             emulated_set1_epi8
-#define _mm512_set1_epi16            emulated_set1_epi16
-#define _mm512_set1_epi32            emulated_set1_epi32
-#define _mm512_set1_ps               emulated_set1_ps
-#define _mm512_add_epi8              emulated_add_epi8
-#define _mm512_add_epi32             emulated_add_epi32
-#define _mm512_and_si512             emulated_and
-#define _mm512_srli_epi16            emulated_srli_epi16
-#define _mm512_srli_epi32            emulated_srli_epi32
-#define _mm512_slli_epi32            emulated_slli_epi32
-#define _mm512_srai_epi32            emulated_srai_epi32
-#define _mm512_max_epi32             emulated_max_epi32
-#define _mm512_min_epi32             emulated_min_epi32
-#define _mm512_min_epu16             emulated_min_epu16
-#define _mm512_dpbusd_epi32          emulated_dpbusd
-#define _mm512_dpwssd_epi32          emulated_dpwssd
-#define _mm512_permutex2var_epi8     emulated_permutex2var_epi8
-#define _mm512_packus_epi32          emulated_packus_epi32
-#define _mm512_shuffle_i64x2         emulated_shuffle_i64x2
-#define _mm512_castsi512_si256(a)    emulated_half(a, 0)
-#define _mm512_extracti64x4_epi64    emulated_half
-#define _mm512_cvtusepi32_epi8       emulated_cvtusepi32_epi8
-#define _mm512_cvtepi32_epi16        emulated_cvtepi32_epi16
-#define _mm512_cvtepi32_ps           emulated_cvtepi32_ps
-#define _mm512_castps_si512(a)       (a)
-#define _mm512_mul_ps                emulated_mul_ps
-#define _mm512_sub_ps                emulated_sub_ps
-#define _mm512_fmadd_ps              emulated_fmadd_ps
-#define _mm512_storeu_ps             emulated_storeu_ps
-#define _mm512_cvtps_ph(a, rounding) emulated_cvtps_ph(a)
+#define __m512i                        emulated_vector
+#define __m512                         emulated_vector
+#define __mmask64                      uint64_t
+#define __mmask32                      uint32_t
+#define _mm512_loadu_si512             emulated_loadu
+#define _mm512_load_si512              emulated_load
+#define _mm512_maskz_loadu_epi8        emulated_maskz_loadu_epi8
+#define _mm512_setzero_si512           emulated_setzero
+#define _mm512_set1_epi8               emulated_set1_epi8
+#define _mm512_set1_epi16              emulated_set1_epi16
+#define _mm512_set1_epi32              emulated_set1_epi32
+#define _mm512_set1_ps                 emulated_set1_ps
+#define _mm512_add_epi8                emulated_add_epi8
+#define _mm512_add_epi32               emulated_add_epi32
+#define _mm512_and_si512               emulated_and
+#define _mm512_srli_epi16              emulated_srli_epi16
+#define _mm512_srli_epi32              emulated_srli_epi32
+#define _mm512_slli_epi32              emulated_slli_epi32
+#define _mm512_srai_epi32              emulated_srai_epi32
+#define _mm512_max_epi32               emulated_max_epi32
+#define _mm512_min_epi32               emulated_min_epi32
+#define _mm512_min_epu16               emulated_min_epu16
+#define _mm512_dpbusd_epi32            emulated_dpbusd
+#define _mm512_dpwssd_epi32            emulated_dpwssd
+#define _mm512_permutex2var_epi8       emulated_permutex2var_epi8
+#define _mm512_packus_epi32            emulated_packus_epi32
+#define _mm512_shuffle_i64x2           emulated_shuffle_i64x2
+#define _mm512_castsi512_si256(a)      emulated_half(a, 0)
+#define _mm512_extracti64x4_epi64      emulated_half
+#define _mm512_cvtusepi32_epi8         emulated_cvtusepi32_epi8
+#define _mm512_cvtepi32_epi16          emulated_cvtepi32_epi16
+#define _mm512_cvtepi32_ps             emulated_cvtepi32_ps
+#define _mm512_castps_si512(a)         (a)
+#define _mm512_mul_ps                  emulated_mul_ps
+#define _mm512_sub_ps                  emulated_sub_ps
+#define _mm512_fmadd_ps                emulated_fmadd_ps
+#define _mm512_storeu_ps               emulated_storeu_ps
+#define _mm512_cvtps_ph(a, rounding)   emulated_cvtps_ph(a)
+#define _mm512_set1_epi64              emulated_set1_epi64
+#define _mm512_store_si512             emulated_store
+#define _mm512_or_si512                emulated_or
+#define _mm512_xor_si512               emulated_xor
+#define _mm512_andnot_si512            emulated_andnot
+#define _mm512_ternarylogic_epi64      emulated_ternarylogic
+#define _mm512_add_epi16               emulated_add_epi16
+#define _mm512_sub_epi8                emulated_sub_epi8
+#define _mm512_sub_epi16               emulated_sub_epi16
+#define _mm512_mask_sub_epi16          emulated_mask_sub_epi16
+#define _mm512_adds_epu8               emulated_adds_epu8
+#define _mm512_avg_epu8                emulated_avg_epu8
+#define _mm512_min_epu8                emulated_min_epu8
+#define _mm512_max_epu8                emulated_max_epu8
+#define _mm512_max_epu16               emulated_max_epu16
+#define _mm512_mullo_epi16             emulated_mullo_epi16
+#define _mm512_mulhi_epu16             emulated_mulhi_epu16
+#define _mm512_slli_epi64              emulated_slli_epi64
+#define _mm512_srli_epi64              emulated_srli_epi64
+#define _mm512_srlv_epi64              emulated_srlv_epi64
+#define _mm512_srlv_epi16              emulated_srlv_epi16
+#define _mm512_sllv_epi16              emulated_sllv_epi16
+#define _mm512_shldi_epi16             emulated_shldi_epi16
+#define _mm512_shrdv_epi16             emulated_shrdv_epi16
+#define _mm512_cmplt_epu16_mask        emulated_cmplt_epu16_mask
+#define _mm512_test_epi16_mask         emulated_test_epi16_mask
+#define _mm512_testn_epi16_mask        emulated_testn_epi16_mask
+#define _mm512_mask_mov_epi16          emulated_mask_mov_epi16
+#define _mm512_movm_epi8               emulated_movm_epi8
+#define _mm512_mask_expand_epi16       emulated_mask_expand_epi16
+#define _mm512_maskz_expand_epi8       emulated_maskz_expand_epi8
+#define _mm512_permutexvar_epi8        emulated_permutexvar_epi8
+#define _mm512_permutexvar_epi16       emulated_permutexvar_epi16
+#define _mm512_permutexvar_epi64       emulated_permutexvar_epi64
+#define _mm512_permutex2var_epi16      emulated_permutex2var_epi16
+#define _mm512_maskz_permutex2var_epi8 emulated_maskz_permutex2var_epi8
+#define _mm512_multishift_epi64_epi8   emulated_multishift_epi64_epi8
+#define _mm512_gf2p8affine_epi64_epi8  emulated_gf2p8affine_epi64_epi8
+#define _mm512_cvtepu8_epi16           emulated_cvtepu8_epi16
+#define _mm512_cvtepi16_epi8           emulated_cvtepi16_epi8
+#define _mm512_zextsi256_si512         emulated_zextsi256_si512
+#define _mm512_inserti64x4             emulated_inserti64x4
+#define _mm512_extracti32x4_epi32      emulated_part
+#define _mm512_unpacklo_epi8(a, b)     emulated_unpack_epi8(a, b, 0)
+#define _mm512_unpackhi_epi8(a, b)     emulated_unpack_epi8(a, b, 1)
+#define _mm512_unpacklo_epi64(a, b)    emulated_unpack_epi64(a, b, 0)
+#define _mm512_unpackhi_epi64(a, b)    emulated_unpack_epi64(a, b, 1)
+#define _mm512_castsi512_si128(a)      emulated_part(a, 0)
 
 #endif
