@@ -1,5 +1,7 @@
 #include <dirent.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +11,25 @@
 /* Names that are looked at: a folder of a million files shall not delay an error. */
 enum { LOOKED_AT = 10000 };
 
+/* A name without its ending, where `other` ends in the same: what ends alike isn't alike by that. */
+static const char *stem_of(const char *name, const char *other, char *stem)
+{
+    const char *dot = strrchr(name, '.'), *others = strrchr(other, '.');
+    if (!dot || dot == name || !others || strcmp(dot, others) != 0) return name;
+    snprintf(stem, NAME_MAX + 1, "%.*s", (int)(dot - name), name);
+    return stem;
+}
+
+/* Whether `name` is nearer to `word` than `nearest` is, which may be NULL. */
+static bool is_nearer(const char *word, const char *name, const char *nearest)
+{
+    char short_word[NAME_MAX + 1], short_name[NAME_MAX + 1];
+    const char *wanted = stem_of(word, name, short_word), *found = stem_of(name, word, short_name);
+    if (!fby_name_nearest(wanted, &found, 1)) return false;
+    const char *both[] = {nearest, name};
+    return !nearest || fby_name_nearest(word, both, 2) == name;
+}
+
 /* The nearest to `word` among the names in a folder, or NULL; the caller frees it. */
 static char *nearest_in(const char *folder, const char *word)
 {
@@ -16,12 +37,11 @@ static char *nearest_in(const char *folder, const char *word)
     char *nearest = NULL;
     const struct dirent *entry;
     for (int looked = 0; open && looked < LOOKED_AT && (entry = readdir(open)); looked++) {
-        const char *both[] = {nearest, entry->d_name};
-        if ((entry->d_name[0] == '.' && word[0] != '.') || strpbrk(entry->d_name, "\n\r\t\033")) continue;
-        const char *nearer = nearest ? fby_name_nearest(word, both, 2) : fby_name_nearest(word, &both[1], 1);
-        if (nearer != entry->d_name) continue;
+        const char *name = entry->d_name;
+        if ((name[0] == '.' && word[0] != '.') || strpbrk(name, "\n\r\t\033")) continue;
+        if (!is_nearer(word, name, nearest)) continue;
         free(nearest);
-        nearest = strdup(entry->d_name);
+        nearest = strdup(name);
     }
     if (open) closedir(open);
     return nearest;

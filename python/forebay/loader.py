@@ -441,6 +441,9 @@ def _source(dataset: Any, pipeline: Any, spec: Any, given: Dict[str, Any]) -> Di
     if pipeline is None:
         raise TypeError('Loader: expected pipeline=[...], for example ["decode", {"random_resized_crop": 224}, "to"]')
 
+    if isinstance(pipeline, (str, Mapping)):
+        raise TypeError(f"pipeline: {pipeline!r}; expected a list of ops, [{pipeline!r}, ...]")
+
     arguments: Dict[str, Any] = {"name": "Loader"}
     if not isinstance(dataset, Mapping):
         path = os.fsencode(dataset)

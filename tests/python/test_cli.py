@@ -291,7 +291,8 @@ def test_the_nearest_name_that_there_is(hundred, tmp_path, server, monkeypatch):
         assert re.search(rf"trian.yaml.*: No such file or directory; expected .*YAML file; did you mean {spec}\?\n", done.stderr), done.stderr
         monkeypatch.chdir(tmp_path)
         assert forebay(*command, "trian.yaml", code=1).stderr.endswith("; did you mean train.yaml?\n")
-        assert "did you mean" not in forebay(*command, tmp_path / "other", code=1).stderr
+        for far in ("other", "abc.yaml"):
+            assert "did you mean" not in forebay(*command, tmp_path / far, code=1).stderr
         (tmp_path / "pictures").mkdir(exist_ok=True)
         other = write_spec(tmp_path / "other.yaml", tmp_path / "pictuers" / "train")
         done = forebay(*command, other, code=1)

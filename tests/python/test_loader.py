@@ -705,6 +705,9 @@ def test_wrong_arguments(pictures, tmp_path):
         forebay.Loader(pictures)
     with pytest.raises(TypeError, match=r"pipeline\[1\]"):
         forebay.Loader(pictures, ["decode", 7])
+    for alone in ("decode", {"resize": 8}):
+        with pytest.raises(TypeError, match="^pipeline: .*expected a list of ops"):
+            forebay.Loader(pictures, alone)
     with pytest.raises(TypeError, match="not both"):
         forebay.Loader(pictures, spec={"dataset": str(pictures)})
     with pytest.raises(TypeError, match="batch"):
