@@ -113,8 +113,8 @@ static inline fby_fbl_shape fby_fbl_pack_shape(uint32_t width, uint32_t height)
 static inline uint32_t fby_fbl_row_of(const fby_fbl_shape *shape, uint32_t lane, uint32_t step)
 {
     uint32_t y = lane / FBY_FBL_ACROSS * shape->micro_height + step, lag = lane % FBY_FBL_ACROSS;
-    uint32_t rows = shape->down * shape->micro_height;
-    return (y + rows * FBY_FBL_ACROSS - lag) % rows;
+    uint32_t rows = shape->down * shape->micro_height; /* 8 at least, more than any lag */
+    return y < lag ? y + rows - lag : y - lag;
 }
 
 /* The channel that plane p holds: green comes first. */
@@ -170,7 +170,8 @@ static inline size_t fby_fbl_pack_codes(const fby_fbl_shape *shape, uint32_t cha
 
 enum {
     FBY_FBL_TILE_SAMPLES = FBY_FBL_TILE_SIDE * FBY_FBL_TILE_SIDE,
-    FBY_FBL_VALUES = 256 /* that residuals are counted by, at most */
+    FBY_FBL_VALUES = 256,  /* that residuals are counted by, at most */
+    FBY_FBL_LOOK_STEPS = 4 /* row steps, of which pack's predictors are chosen by the first two */
 };
 
 /* About 2 log2(1 + z) of a value, by its low four bits; by its high four: the larger counts. */

@@ -269,6 +269,7 @@ FBL_AVX2 void predictor_widths(const planes *of, uint32_t p, uint32_t group, uin
 
     for (int k = 0; k < 4; k++) total[k] = _mm256_setzero_si256();
     for (uint32_t step = 0; step < of->height; step++) {
+        if (step % FBY_FBL_LOOK_STEPS > 1) continue;
         if (step % 2 == 0) memset(all, 0, sizeof all);
         if (step) {
             before it = row_begin(of, p, group, step);

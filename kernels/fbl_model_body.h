@@ -98,7 +98,7 @@ FBY_LANE_BODY bool FBL(green_narrows)(const fby_fbl_work *work, const FBL_SAMPLE
     FBL_SAMPLE z[LANES], plain[LANES], all[2][LANES];
     uint32_t with = 0, without = 0;
 
-    for (uint32_t step = 2; step < work->shape.micro_height; step += 4) {
+    for (uint32_t step = 2; step < work->shape.micro_height; step += FBY_FBL_LOOK_STEPS) {
         for (uint32_t x = 0; x < width; x += 4) {
             memset(all, 0, sizeof all);
             for (uint32_t i = 0; i < 8; i++) {
@@ -207,7 +207,7 @@ FBY_LANE_BODY void FBL(predictor_widths)(const fby_fbl_work *work, const FBL_SAM
     FBL_SAMPLE z[4][FBY_LANES], all[4][FBY_LANES];
 
     memset(costs, 0, 4 * sizeof costs[0]);
-    for (uint32_t step = 0; step < work->shape.micro_height; step += 2) {
+    for (uint32_t step = 0; step < work->shape.micro_height; step += FBY_FBL_LOOK_STEPS) {
         for (uint32_t x = 0; x < work->shape.micro_width; x += 4) {
             memset(all, 0, sizeof all);
             for (uint32_t i = 0; i < 8; i++) {
