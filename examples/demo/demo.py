@@ -133,7 +133,7 @@ def table(apart, together, apart_figures, together_figures):
     rows.append(("share factor", *(f"{taken / count:.1f}" for count in prepared)))
     for name, *values in rows:
         print(f"  {name:32}" + "".join(f"{value:>20}" for value in values))
-    print("\n  (What a server had prepared ahead when its last task ended is in the pictures decoded.)")
+    print("\n  (Pictures decoded include what a server had prepared ahead when its last task ended.)")
     print(f"\nOn one server a picture that was decoded once went to {taken / prepared[1]:.1f} tasks on average (the share factor).")
     print(f"The same batches took {cpu[1]:.1f} s of CPU time instead of {cpu[0]:.1f} s, and {wall[1]:.1f} s instead of {wall[0]:.1f} s.")
 
