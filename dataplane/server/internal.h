@@ -136,6 +136,12 @@ struct fby_crew {
     fby_subscription *of[]; /* by rank */
 };
 
+/* --- crew.c */
+
+/* The crew that waits for this rank, or a new one: it is in the sampler then. */
+int fby_crew_enter(fby_source *source, fby_subscription *task, fby_error *error);
+/* The last one out tells the sampler. */
+void fby_crew_leave(fby_source *source, fby_subscription *task);
 /* Whether all ranks are there, or were. */
 bool fby_crew_is_whole(const fby_crew *crew);
 /* One of a crew has failed, or left too early: so do the others, for `why`. */
