@@ -80,6 +80,7 @@ uint64_t fby_layout_hash(void)
         FIELD(fby_down_words, parked),
         FIELD(fby_down_words, capacity),
         FIELD(fby_down_words, gone),
+        FIELD(fby_down_words, end),
 
         SIZE(fby_up_words),
         FIELD(fby_up_words, region),

@@ -122,7 +122,10 @@ typedef struct fby_down_words {
     uint32_t capacity; /* entries; a power of two */
     uint32_t gone; /* counts segments that are unmapped by the server: a client that sees it change asks which
                       are left */
-    uint8_t pad3[FBY_CACHE_PAIR - 8];
+    uint32_t
+        end; /* 1 + an epoch that won't be whole, since another rank has left; 0: none. The reason was sent
+                before. The epoch's last batch, and all beyond, are nobody's, though they lie in the ring */
+    uint8_t pad3[FBY_CACHE_PAIR - 12];
 } fby_down_words;
 static_assert(offsetof(fby_down_words, tail) == 128, "layout");
 static_assert(offsetof(fby_down_words, parked) == 256, "layout");

@@ -280,7 +280,7 @@ static fby_run_part *parts_make(char *const *specs, char *const *labels, uint32_
                 snprintf(label, bytes, "%s rank %u", labels[i], rank);
             else
                 snprintf(label, bytes, "%s", labels[i]);
-            parts[(*count)++] = (fby_run_part){specs[i], label, rank};
+            parts[(*count)++] = (fby_run_part){specs[i], label, rank, i};
         }
     }
     return parts;

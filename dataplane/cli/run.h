@@ -35,6 +35,7 @@ typedef struct fby_run fby_run;
 struct fby_run {
     const char *spec;
     uint32_t rank;
+    const char *job; /* of several ranks; NULL: none */
     const fby_run_options *options;
     /* Called while the data set is being indexed, once the task is open, and after each batch. NULL: not. */
     void (*indexing)(fby_run *run, uint64_t found, uint64_t done);
@@ -63,6 +64,7 @@ typedef struct fby_run_part {
     const char *spec;
     char *label;
     uint32_t rank;
+    uint32_t task; /* whose rank it is: a spec may be given twice */
 } fby_run_part;
 
 /* Runs all at once, each in a process of its own; the exit status. */

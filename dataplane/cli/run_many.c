@@ -45,6 +45,7 @@ typedef struct task_report {
 typedef struct run_member {
     const char *spec, *label;
     uint32_t rank;
+    char job[80];  /* this run's, of this task: no other's ranks are taken for its own */
     pid_t process; /* 0: ended, or never started */
     task_report *report;
     bool failed;
@@ -141,6 +142,7 @@ static _Noreturn void child_run(const company *all, run_member *self)
     fby_run_signals(false);
     fby_run run = {.spec = self->spec,
                    .rank = self->rank,
+                   .job = self->job,
                    .options = all->options,
                    .indexing = indexing_tell,
                    .opened = opened_wait,
@@ -500,11 +502,16 @@ static int company_make(company *all, const fby_run_part *parts, fby_error *erro
     if (all->reports == MAP_FAILED) all->reports = NULL;
     if (!all->members || !all->reports)
         return fby_fail(error, FBY_ENOMEM, "no memory for %u tasks", all->count);
-    for (uint32_t i = 0; i < all->count; i++)
-        all->members[i] = (run_member){.spec = parts[i].spec,
-                                       .label = parts[i].label,
-                                       .rank = parts[i].rank,
-                                       .report = &all->reports[i]};
+    uint64_t now = fby_now_ns();
+    for (uint32_t i = 0; i < all->count; i++) {
+        run_member *member = &all->members[i];
+        *member = (run_member){.spec = parts[i].spec,
+                               .label = parts[i].label,
+                               .rank = parts[i].rank,
+                               .report = &all->reports[i]};
+        snprintf(member->job, sizeof member->job, "forebay run %d %llx.%u", (int)getpid(),
+                 (unsigned long long)now, parts[i].task);
+    }
     if (pipe2(all->gate, O_CLOEXEC)) return fby_fail(error, FBY_EIO, "pipe: %s", strerror(errno));
     return FBY_OK;
 }

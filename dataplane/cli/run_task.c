@@ -164,6 +164,7 @@ static int task_open(fby_run *run, fby_client *client, fby_task **task, fby_erro
     fby_task_options open = FBY_TASK_OPTIONS_INIT;
     open.spec_path = run->spec;
     open.rank = run->rank;
+    open.job = run->job;
     open.progress = index_progress;
     open.user = run;
     uint64_t before = fby_now_ns();

@@ -52,7 +52,9 @@ static void task_print(const json_t *task)
     const json_t *dataset = json_object_get(task, "dataset"), *bad = json_object_get(task, "bad");
     printf("\ntask %.0f  %s  (process %.0f", number(task, "number"), text(task, "name"), number(task, "pid"));
     if (number(task, "ranks") > 1) printf(", rank %.0f of %.0f", number(task, "rank"), number(task, "ranks"));
+    if (json_is_string(json_object_get(task, "job"))) printf(", job %s", text(task, "job"));
     puts(")");
+    if (json_is_string(json_object_get(task, "awaits"))) printf("  WAITS      %s\n", text(task, "awaits"));
     printf("  data set   %s: %.0f samples, %.0f classes%s\n", text(dataset, "root"),
            number(dataset, "samples"), number(dataset, "classes"),
            json_is_true(json_object_get(dataset, "index_from_cache")) ? ", index from the cache" : "");

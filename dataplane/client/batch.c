@@ -43,6 +43,7 @@ static void task_free(fby_task *task)
     free(task->name);
     free(task->base);
     free(task->spec);
+    free(task->job);
     pthread_mutex_destroy(&task->lock);
     free(task);
 }

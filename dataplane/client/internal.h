@@ -140,13 +140,23 @@ struct fby_task {
 
     /* How it is opened again where its server is lost. */
     fby_address address;
-    char *name, *base, *spec;
+    char *name, *base, *spec, *job;
     uint32_t rank;
     fby_tie tie;
     fby_error lost;                    /* why it isn't held */
     uint64_t lost_ns;                  /* since when */
     uint64_t tries_ns[FBY_RECONNECTS]; /* when it was opened again, or a server started: the latest */
     uint32_t tries;
+
+    /* Of one of several ranks, until all are known to have come: awaits.c. */
+    bool all_came;
+    bool awaits_asked;        /* and not answered yet */
+    uint64_t awaits_since_ns; /* 0: it hasn't waited yet */
+    uint64_t awaits_asked_ns;
+    char awaits[FBY_ERROR_TEXT]; /* the last answer; "": there was none */
+    fby_notice *notice;          /* NULL: nobody is told, or was already */
+    void *notice_user;
+    uint64_t notice_ns;
 
     /* Of one of several ranks: keeper.c. */
     bool kept;
@@ -171,8 +181,20 @@ int fby_task_ask(fby_task *task, const fby_state_head *state, bool again, fby_er
 int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *done, fby_error *error);
 /* Whether the server's process, or its end of the connection, is gone. */
 bool fby_task_server_gone(const fby_task *task);
+/* What TASK_FAILED says, in a message of `bytes`; false where it isn't one. */
+bool fby_task_failure_read(const fby_failed *failed, int64_t bytes, fby_error *why);
 /* Remembers a failure for good: every further call repeats it. */
 int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *error);
+
+/* --- awaits.c --- */
+
+/* One of several ranks waits for a batch: asks the server now and then whether all have come, and has its
+ * program told where they haven't. Waits for nothing. */
+void fby_awaits_step(fby_task *task, uint64_t now_ns);
+/* Takes a message that answers it, whatever it was received for; false where it isn't one. */
+bool fby_awaits_take(fby_task *task, const void *message, int64_t bytes);
+/* The task's server is gone, and so is a question that is out. */
+void fby_awaits_forget(fby_task *task);
 
 /* --- state.c --- */
 

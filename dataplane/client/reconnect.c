@@ -57,6 +57,7 @@ int fby_task_lose(fby_task *task, fby_error *error)
     fby_connection_lost(&task->connection, &task->lost);
     task->has_current = false;
     task->asked = 0;
+    fby_awaits_forget(task);
     if (task->assembling) {
         fby_batch_drop(task->assembling, false);
         task->assembling = NULL;

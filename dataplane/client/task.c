@@ -18,7 +18,7 @@
 /* How long a wait may go on before it looks after the server. */
 static const uint64_t LOOK_AFTER_NS = 400 * 1000 * 1000ull;
 
-enum { TAKE_MOST = 1, SPEC_MOST = 64 * 1024 };
+enum { TAKE_MOST = 1, SPEC_MOST = 64 * 1024, NOTICE_MS = 30000 };
 
 /* --- opening
  * ------------------------------------------------------------------------------------------------ */
@@ -89,17 +89,19 @@ int fby_task_ask(fby_task *task, const fby_state_head *state, bool again, fby_er
     fby_open message = {.name_bytes = (uint32_t)strlen(task->name),
                         .base_bytes = (uint32_t)strlen(task->base),
                         .spec_bytes = (uint32_t)strlen(task->spec),
+                        .job_bytes = (uint32_t)strlen(task->job),
                         .rank = task->rank,
                         .again = again};
-    message.head =
-        fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes + message.spec_bytes);
+    message.head = fby_message_head(FBY_MESSAGE_OPEN, message.name_bytes + message.base_bytes +
+                                                          message.spec_bytes + message.job_bytes);
     struct iovec parts[] = {{&message, sizeof message},
                             {task->name, message.name_bytes},
                             {task->base, message.base_bytes},
-                            {task->spec, message.spec_bytes}};
+                            {task->spec, message.spec_bytes},
+                            {task->job, message.job_bytes}};
     int fd = state ? state_memfd(state, error) : -1;
     if (state && fd < 0) return fd;
-    int status = fby_fdpass_send(task->connection.socket, parts, 4, &fd, state ? 1 : 0, error);
+    int status = fby_fdpass_send(task->connection.socket, parts, 5, &fd, state ? 1 : 0, error);
     if (fd >= 0) close(fd);
     return status == FBY_ECLOSED ? fby_connection_lost(&task->connection, error) : status;
 }
@@ -254,8 +256,7 @@ static int opened_take(fby_task *task, const fby_opened *opened, int *fds, int f
     return 0;
 }
 
-/* What TASK_FAILED says, in a message of `bytes`; false where it isn't one. */
-static bool failure_read(const fby_failed *failed, int64_t bytes, fby_error *why)
+bool fby_task_failure_read(const fby_failed *failed, int64_t bytes, fby_error *why)
 {
     if (failed->head.type != FBY_MESSAGE_TASK_FAILED || (size_t)bytes < sizeof *failed || failed->code >= 0)
         return false;
@@ -284,7 +285,7 @@ int fby_task_answer(fby_task *task, int timeout_ms, uint64_t *found, uint64_t *d
     }
     for (int i = 0; i < fd_count; i++) close(fds[i]);
     fby_error why = FBY_ERROR_INIT;
-    if (failure_read(&answer.failed, got, &why)) { /* another rank, before all were there */
+    if (fby_task_failure_read(&answer.failed, got, &why)) { /* another rank, before all were there */
         if (error) *error = why;
         return why.code;
     }
@@ -345,12 +346,17 @@ static int request_set(fby_task *task, const fby_task_options *options, fby_erro
     if (status) return status;
     if (options->spec && strlen(options->spec) > SPEC_MOST)
         return fby_fail(error, FBY_EINVAL, "the spec is longer than %d bytes", SPEC_MOST);
+    if (options->job && strlen(options->job) > FBY_JOB_MOST)
+        return fby_fail(error, FBY_EINVAL, "fby_task_options.job has %zu bytes; expected at most %d",
+                        strlen(options->job), FBY_JOB_MOST);
     if (options->spec) task->spec = strdup(options->spec);
     const char *name = options->name ? options->name : options->spec_path ? options->spec_path : "spec";
     if (strlen(name) > 1024) name += strlen(name) - 1024;
     task->name = strdup(name);
     task->base = strdup(base);
-    if (!task->spec || !task->name || !task->base) return fby_fail(error, FBY_ENOMEM, "no memory for a task");
+    task->job = strdup(options->job ? options->job : "");
+    if (!task->spec || !task->name || !task->base || !task->job)
+        return fby_fail(error, FBY_ENOMEM, "no memory for a task");
     return 0;
 }
 
@@ -375,6 +381,9 @@ int fby_task_open(fby_task **out, fby_client *client, const fby_task_options *gi
     task->connection = (fby_connection){-1, {0, 0, -1}, false};
     task->address = client->address;
     task->rank = options.rank;
+    task->notice = options.notice;
+    task->notice_user = options.user;
+    task->notice_ns = (options.notice_ms ? options.notice_ms : NOTICE_MS) * UINT64_C(1000000);
     status = request_set(task, &options, error);
     if (!status) status = state_copy(&state, &options, error);
     if (!status) status = task_connect(task, error);
@@ -478,27 +487,26 @@ int fby_task_fail(fby_task *task, int status, const fby_error *why, fby_error *e
     return status;
 }
 
-/* The descriptor said that the task failed: the reason was sent before. FBY_ELOST isn't for good. */
+/* The task failed, as a descriptor or the down region said: the reason was sent before. The last counts,
+ * where several ranks have left. FBY_ELOST isn't for good. */
 static int failure_receive(fby_task *task, fby_error *error)
 {
     union {
+        fby_message head;
         fby_failed failed;
         uint8_t bytes[sizeof(fby_failed) + FBY_ERROR_TEXT];
     } message;
-    fby_error why = FBY_ERROR_INIT;
-    int64_t got;
-    if (task->told.code) {
-        why = task->told;
-        return fby_task_fail(task, why.code, &why, error);
+    fby_error why = task->told, lost = FBY_ERROR_INIT;
+    for (;;) {
+        int64_t got = fby_connection_receive(&task->connection, &message, sizeof message, NULL, NULL,
+                                             why.code ? 0 : FBY_CONNECT_TIMEOUT_MS, &lost);
+        if (got == FBY_EINTR || fby_awaits_take(task, &message, got)) continue;
+        if (got < 0 && why.code) break;
+        if (got == FBY_ELOST) return FBY_ELOST;
+        if (got < 0) return fby_task_fail(task, (int)got, &lost, error);
+        if (!fby_task_failure_read(&message.failed, got, &why) && !why.code)
+            fby_fail(&why, FBY_EPROTO, "the server said that the task failed, but not why");
     }
-    do
-        got = fby_connection_receive(&task->connection, &message, sizeof message, NULL, NULL,
-                                     FBY_CONNECT_TIMEOUT_MS, &why);
-    while (got == FBY_EINTR);
-    if (got == FBY_ELOST) return FBY_ELOST;
-    if (got < 0) return fby_task_fail(task, (int)got, &why, error);
-    if (!failure_read(&message.failed, got, &why))
-        fby_fail(&why, FBY_EPROTO, "the server said that the task failed, but not why");
     return fby_task_fail(task, why.code, &why, error);
 }
 
@@ -542,8 +550,9 @@ static int64_t ask(fby_task *task, const void *question, size_t bytes, segment_a
         int64_t got = fby_connection_receive(&task->connection, answer, sizeof *answer, fds, fd_count,
                                              milliseconds_left(task), error);
         if (got == FBY_ETIMEDOUT || got == FBY_EINTR) return got;
+        if (fby_awaits_take(task, answer, got)) continue;
         fby_error why = FBY_ERROR_INIT;
-        if (got < 0 || !failure_read(&answer->failed, got, &why)) {
+        if (got < 0 || !fby_task_failure_read(&answer->failed, got, &why)) {
             task->asked = 0;
             return got;
         }
@@ -695,6 +704,15 @@ static int batch_number(fby_task *task, fby_batch *batch, const fby_descriptor *
     return 0;
 }
 
+/* Whether an epoch that another rank has left before its end would seem whole with this, its last batch or a
+ * later one. What lies in the ring before that still comes. */
+static bool is_cut(const fby_task *task, uint64_t epoch, bool last)
+{
+    /* Relaxed: the reason was sent before this was set; what is taken before it is seen was had. */
+    uint64_t end = fby_load_relaxed_u32(&((const fby_down_words *)task->stream->down.base)->end);
+    return end && epoch + 1 + last > end;
+}
+
 /* Takes what is in the ring: 1 with a whole batch in *out, 0 where more must come, or a status. FBY_ELOST:
  * what is there can't be had any more. */
 static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
@@ -704,6 +722,8 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
         task->has_current = true;
         FBY_CRASH_POINT("client: descriptor taken");
         if (descriptor.flags & FBY_DESCRIPTOR_ERROR) return failure_receive(task, error);
+        if (descriptor.flags & FBY_DESCRIPTOR_END && is_cut(task, task->info.epochs, true))
+            return failure_receive(task, error);
         if (descriptor.flags & FBY_DESCRIPTOR_END) {
             task->ended = true;
             return fby_fail(error, FBY_EEND, "the last epoch is over");
@@ -733,6 +753,10 @@ static int batch_take(fby_task *task, fby_batch **out, fby_error *error)
             fby_batch_drop(batch, false);
             continue;
         }
+        if (is_cut(task, batch->epoch, batch->last)) {
+            fby_batch_drop(batch, false);
+            return failure_receive(task, error);
+        }
         pthread_mutex_lock(&task->lock);
         task->held++;
         pthread_mutex_unlock(&task->lock);
@@ -754,6 +778,9 @@ bool fby_task_server_gone(const fby_task *task)
 
 static int timed_out(const fby_task *task, int64_t timeout_ns, fby_error *error)
 {
+    if (!task->all_came && *task->awaits)
+        return fby_fail(error, FBY_ETIMEDOUT, "no batch within %.3f s: %.900s", (double)timeout_ns * 1e-9,
+                        task->awaits);
     return fby_fail(error, FBY_ETIMEDOUT,
                     "no batch within %.3f s: %u of %u samples of the next batch of epoch %llu have come; "
                     "`forebay status` shows what the server does",
@@ -802,6 +829,7 @@ static int batch_wait(fby_task *task, int64_t timeout_ns, uint64_t deadline, fby
             if (status) return status;
             continue;
         }
+        if (task->ranks > 1 && !task->all_came) fby_awaits_step(task, now);
         if (now >= deadline) return timed_out(task, timeout_ns, error);
         FBY_CRASH_POINT("client: before it waits");
         /* That all was taken is news to a server that sleeps: what is held may be more than half of the
@@ -905,7 +933,7 @@ static int epoch_abandon(fby_task *task, fby_error *error)
     if (got < 0)
         return fby_task_fail(task, (int)got, &why,
                              error); /* an answer that came later would be taken for another's */
-    if (failure_read(&answer.failed, got, &why)) return fby_task_fail(task, why.code, &why, error);
+    if (fby_task_failure_read(&answer.failed, got, &why)) return fby_task_fail(task, why.code, &why, error);
     FBY_CRASH_POINT("client: abandoned answered");
     if (answer.epoch.head.type != FBY_MESSAGE_ABANDONED || got != sizeof answer.epoch)
         return fby_fail(error, FBY_EPROTO, "the server answered the end of an epoch with something else");

@@ -10,8 +10,9 @@
  *                                  TASK_FAILED {code, sample, text}: before the descriptor that says so
  *   SEGMENT {block}                SEGMENT_REPLY {block} with a descriptor: a descriptor of the ring named it
  *   BLOCKS                         BLOCKS_REPLY {count, blocks}: those there are. The client unmaps all
- * others: the server has (its down region's `gone` has changed) STATUS                         STATUS_REPLY
- * with a descriptor of JSON text
+ *                                  others: the server has (its down region's `gone` has changed)
+ *   AWAITS                         AWAITS_REPLY {missing, text}: how many ranks haven't come, and which
+ *   STATUS                         STATUS_REPLY with a descriptor of JSON text
  *
  * Closing the socket ends the task. Sizes are fixed and little-endian; a message of another size, type or
  * order is answered by a disconnect: FBY_EPROTO. Messages grow only with the protocol's version. */
@@ -26,7 +27,8 @@
 enum {
     FBY_PROTOCOL_VERSION = 1,
     FBY_MESSAGE_TEXT = 72 * 1024, /* longest text of a message */
-    FBY_AFFINITY_WORDS = 128      /* 8192 CPUs */
+    FBY_AFFINITY_WORDS = 128,     /* 8192 CPUs */
+    FBY_JOB_MOST = 256            /* bytes of a job id */
 };
 
 #define FBY_MESSAGE_MAGIC 0x46425930u /* "0YBF" in memory */
@@ -46,7 +48,9 @@ typedef enum fby_message_type {
     FBY_MESSAGE_SEGMENT = 12,
     FBY_MESSAGE_SEGMENT_REPLY = 13,
     FBY_MESSAGE_BLOCKS = 14,
-    FBY_MESSAGE_BLOCKS_REPLY = 15
+    FBY_MESSAGE_BLOCKS_REPLY = 15,
+    FBY_MESSAGE_AWAITS = 16,
+    FBY_MESSAGE_AWAITS_REPLY = 17
 } fby_message_type;
 
 typedef struct fby_message {
@@ -83,15 +87,15 @@ typedef struct fby_failed {
 } fby_failed;
 static_assert(sizeof(fby_failed) == 32, "protocol");
 
-/* Followed by three texts, one after the other: name, base folder, spec. With one descriptor: a memfd, sealed
- * against every change, that holds the state (state.h) with which the task goes on. */
+/* Followed by four texts, one after the other: name, base folder, spec, job id. With one descriptor: a memfd,
+ * sealed against every change, that holds the state (state.h) with which the task goes on. */
 typedef struct fby_open {
     fby_message head;
     uint32_t name_bytes, base_bytes, spec_bytes;
     uint32_t rank;
     /* 1: a task whose server is lost goes on by itself. Of several ranks, OPENED comes once all are there. */
     uint32_t again;
-    uint32_t reserved;
+    uint32_t job_bytes; /* 0: it has no id */
 } fby_open;
 static_assert(sizeof(fby_open) == 40, "protocol");
 
@@ -137,6 +141,13 @@ typedef struct fby_blocks_message {
     uint32_t blocks[FBY_BLOCKS_MOST]; /* `count` of them */
 } fby_blocks_message;
 static_assert(sizeof(fby_blocks_message) == 24 + 4 * FBY_BLOCKS_MOST, "protocol");
+
+/* Followed by text, where any rank is missing. */
+typedef struct fby_awaits_reply {
+    fby_message head;
+    uint32_t missing, reserved;
+} fby_awaits_reply;
+static_assert(sizeof(fby_awaits_reply) == 24, "protocol");
 
 typedef struct fby_epoch_message {
     fby_message head;

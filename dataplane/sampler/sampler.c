@@ -163,6 +163,12 @@ bool fby_sampler_urgent(const fby_sampler *sampler, uint32_t task, uint32_t rank
     return t && rank < t->ranks && is_urgent(t, &t->rank[rank]);
 }
 
+uint64_t fby_sampler_epoch(const fby_sampler *sampler, uint32_t task)
+{
+    const fby_task_state *t = task_at(sampler, task);
+    return t ? t->epoch : 0;
+}
+
 uint32_t fby_sampler_next_rank(const fby_sampler *sampler, uint32_t task)
 {
     const fby_task_state *t = task_at(sampler, task);

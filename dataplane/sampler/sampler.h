@@ -116,6 +116,9 @@ void fby_sampler_take(fby_sampler *sampler, uint32_t task, uint32_t rank, uint32
 bool fby_sampler_ready(const fby_sampler *sampler, uint32_t task, uint32_t rank);
 bool fby_sampler_urgent(const fby_sampler *sampler, uint32_t task, uint32_t rank);
 
+/* The epoch that a task's next draw belongs to: all ranks' parts of those before it are drawn. */
+uint64_t fby_sampler_epoch(const fby_sampler *sampler, uint32_t task);
+
 /* The rank that a task's next draw is for; FBY_SAMPLER_RANKS where none needs anything any more. */
 uint32_t fby_sampler_next_rank(const fby_sampler *sampler, uint32_t task);
 /* The next draw for this rank has at most `most` ids; 0: no such limit, as after join. */

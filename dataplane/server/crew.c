@@ -1,11 +1,15 @@
-/* A crew: the ranks of one task, which the sampler knows as one task. Who belongs together, and how they go on
- * from states. */
+/* A crew: the ranks of one task, which the sampler knows as one task. Who belongs together, and how they go
+ * on from states. */
 #include <forebay/forebay.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "dataplane/protocol/crash.h"
 #include "dataplane/server/internal.h"
+
+/* --- going on
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static fby_sampler_task sampled_as(const fby_subscription *task)
 {
@@ -96,19 +100,80 @@ static int crew_resume(fby_source *source, fby_crew *crew, fby_subscription *las
     return 0;
 }
 
+/* --- who belongs together
+ * --------------------------------------------------------------------------------------------------- */
+
+static bool is_of_process(const fby_subscription *task, int process)
+{
+    return process > 0 && task->process == process; /* 0: of another pid namespace, it can't be told */
+}
+
+/* Ranks of its kind can still come to it. */
+static bool is_open_to(const fby_crew *crew, const fby_subscription *task)
+{
+    return !crew->broken && !crew->done && fby_digest_equal(crew->identity, task->identity);
+}
+
+static int rank_refuse(const fby_subscription *task, const fby_subscription *there, fby_error *error)
+{
+    char job[80] = "";
+    if (*task->job) snprintf(job, sizeof job, " of job %.60s", task->job);
+    return fby_fail(
+        error, FBY_EINVAL,
+        "%s: rank %u of %u%s is here already, process %d: two jobs with the same spec at a time need a "
+        "job id each (fby_task_options.job, Python's job=), and a process of an earlier run has to end "
+        "first",
+        task->spec->name, task->rank, task->spec->ranks, job, there->process);
+}
+
+static int ambiguity_refuse(const fby_subscription *task, fby_error *error)
+{
+    return fby_fail(
+        error, FBY_EINVAL,
+        "%s: process %d has several ranks of this task, and rank %u more than once: which of them belong "
+        "together can't be told; give each job an id (fby_task_options.job, Python's job=), or close the "
+        "earlier ones first",
+        task->spec->name, task->process, task->rank);
+}
+
+/* The crew that waits for this rank; NULL: none does.
+ *
+ * A rank that is there already, in another process, may be of another job: the rest of either would find
+ * itself in the wrong crew, so it's refused. A process that opens one rank several times (the next trial of a
+ * loop, a twin) finds the other ranks' in the order of opening, as all of them do the same; one that has
+ * several ranks leaves nothing to go by. */
+static int crew_find(const fby_source *source, const fby_subscription *task, fby_crew **out, fby_error *error)
+{
+    uint32_t crews = 0;
+    bool twice = false, others = false;
+    *out = NULL;
+    for (uint32_t bit = 0; task->spec->ranks > 1 && bit < FBY_SAMPLER_TASKS; bit++) {
+        fby_crew *crew = source->crews[bit];
+        if (!crew || !is_open_to(crew, task)) continue;
+        const fby_subscription *there = crew->of[task->rank];
+        if (there && !is_of_process(there, task->process)) return rank_refuse(task, there, error);
+        crews++;
+        twice = twice || there;
+        for (uint32_t rank = 0; rank < crew->ranks; rank++)
+            others = others ||
+                     (rank != task->rank && crew->of[rank] && is_of_process(crew->of[rank], task->process));
+        if (!there && (!*out || crew->age < (*out)->age)) *out = crew;
+    }
+    return others && (twice || crews > 1) ? ambiguity_refuse(task, error) : FBY_OK;
+}
+
 int fby_crew_enter(fby_source *source, fby_subscription *task, fby_error *error)
 {
     const fby_spec *spec = task->spec;
-    for (uint32_t bit = 0; spec->ranks > 1 && bit < FBY_SAMPLER_TASKS; bit++) {
-        fby_crew *crew = source->crews[bit];
-        if (!crew || crew->broken || crew->done || !fby_digest_equal(crew->identity, task->identity) ||
-            crew->of[task->rank])
-            continue;
-        task->crew = crew;
-        task->bit = bit;
-        task->described.crew = crew->number;
-        if (crew->present + 1 < crew->ranks) return 0;
-        int status = crew_resume(source, crew, task, error);
+    fby_crew *waiting;
+    int status = crew_find(source, task, &waiting, error);
+    if (status) return status;
+    if (waiting) {
+        task->crew = waiting;
+        task->bit = waiting->bit;
+        task->described.crew = waiting->number;
+        if (waiting->present + 1 < waiting->ranks) return 0;
+        status = crew_resume(source, waiting, task, error);
         if (!status) return 0;
         /* The others would wait for ever. */
         fby_crew_break(task, error);
@@ -119,6 +184,8 @@ int fby_crew_enter(fby_source *source, fby_subscription *task, fby_error *error)
     if (!crew) return fby_fail(error, FBY_ENOMEM, "%s: no memory for %u ranks", spec->name, spec->ranks);
     crew->ranks = spec->ranks;
     crew->identity = task->identity;
+    crew->age = source->server->next_number++;
+    crew->end = UINT64_MAX;
     if (crew->ranks > 1 && task->resumed)
         crew->number = task->resumed->identity.crew;
     else if (crew->ranks > 1)
@@ -136,7 +203,7 @@ int fby_crew_enter(fby_source *source, fby_subscription *task, fby_error *error)
         what.given = &given;
         what.had = fby_state_words(state) ? fby_state_bitmap(state) : NULL;
     }
-    int status = fby_sampler_join(source->sampler, &what, &crew->bit, error);
+    status = fby_sampler_join(source->sampler, &what, &crew->bit, error);
     if (status) {
         free(crew);
         return status;
@@ -148,6 +215,10 @@ int fby_crew_enter(fby_source *source, fby_subscription *task, fby_error *error)
     task->bit = crew->bit;
     return 0;
 }
+
+/* --- leaving
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 void fby_crew_leave(fby_source *source, fby_subscription *task)
 {
@@ -183,4 +254,44 @@ void fby_crew_break(fby_subscription *task, const fby_error *why)
         error.sample = why->sample;
         fby_subscription_fail(other, &error);
     }
+}
+
+/* Why its crew has no epoch `epoch`: it left when it had had so many batches of it. */
+static void leaving_say(const fby_subscription *task, uint64_t epoch, uint64_t batch, fby_error *error)
+{
+    char when[120];
+    if (batch)
+        snprintf(when, sizeof when, "in epoch %llu, after %llu of its %llu batches",
+                 (unsigned long long)epoch, (unsigned long long)batch, (unsigned long long)task->batches);
+    else if (epoch)
+        snprintf(when, sizeof when, "after epoch %llu; epoch %llu needs it", (unsigned long long)epoch - 1,
+                 (unsigned long long)epoch);
+    else
+        snprintf(when, sizeof when, "before its first batch");
+    fby_fail(error, FBY_ECLOSED,
+             "rank %u of this task is gone: its client, process %d, has closed, or died, %s: close all ranks "
+             "together, or say how many `epochs` there are, so that the task ends by itself",
+             task->rank, task->process, when);
+}
+
+void fby_crew_part(fby_subscription *task)
+{
+    fby_crew *crew = task->crew;
+    if (crew->ranks == 1 || crew->broken) return;
+    if (!fby_crew_is_whole(crew)) {
+        fby_error error = FBY_ERROR_INIT;
+        fby_fail(&error, FBY_ECLOSED,
+                 "its client, process %d, has closed, or died, before all ranks were there", task->process);
+        if (!task->ended) fby_crew_break(task, &error);
+        return;
+    }
+    uint64_t epoch, batch;
+    fby_subscription_taken(task, &epoch, &batch);
+    bool last_over = task->spec->epochs && epoch >= task->spec->epochs;
+    if (last_over || epoch >= crew->end) return;
+    crew->end = epoch;
+    crew->why = (fby_error)FBY_ERROR_INIT;
+    leaving_say(task, epoch, batch, &crew->why);
+    for (uint32_t rank = 0; rank < crew->ranks; rank++)
+        if (crew->of[rank] && crew->of[rank] != task) fby_subscription_cut(crew->of[rank]);
 }

@@ -333,7 +333,8 @@ static bool is_urgent(const fby_subscription *task)
 static bool wants_again(fby_subscription *task)
 {
     const fby_crew *crew = task->crew;
-    if (!task->joined || crew->broken || crew->present + crew->done < crew->ranks) return false;
+    if (!task->joined || crew->broken || !fby_crew_is_whole(crew)) return false;
+    if (fby_echo_epoch(task->echo->echo, task->seat) >= crew->end) return false;
     if (!fby_echo_wants_again(task->echo->echo, task->seat)) return false;
     if (!fby_sampler_ready(task->source->sampler, task->bit, task->rank)) return false;
     if (!fby_echo_is_due(task->echo->echo, task->seat) && !is_about_to_wait(task)) return false;

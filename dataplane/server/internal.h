@@ -126,26 +126,38 @@ struct fby_source {
 };
 
 /* The ranks of one task: the sampler knows them as one. Nothing is drawn before all are there. A rank that
- * leaves before its last epoch is over ends the others. */
+ * leaves has done its duty in the epochs of which it took its whole part: the others get theirs of those, and
+ * then `why`. */
 struct fby_crew {
     uint32_t bit, ranks;
     fby_digest identity; /* of spec and job: ranks with the same one belong together */
+    uint64_t age;        /* the lower, the older */
     uint64_t number;     /* for states; kept by those that go on from one */
     uint32_t present, done;
     bool broken;
+    uint64_t end; /* the first epoch that lacks a rank; UINT64_MAX: none does */
+    fby_error why;
     fby_subscription *of[]; /* by rank */
 };
 
 /* --- crew.c */
 
-/* The crew that waits for this rank, or a new one: it is in the sampler then. */
+/* The crew that waits for this rank, or a new one: it is in the sampler then. FBY_EINVAL where it can't be
+ * told which ranks belong together. */
 int fby_crew_enter(fby_source *source, fby_subscription *task, fby_error *error);
+/* A rank is about to leave: the others end where they need it. */
+void fby_crew_part(fby_subscription *task);
 /* The last one out tells the sampler. */
 void fby_crew_leave(fby_source *source, fby_subscription *task);
 /* Whether all ranks are there, or were. */
 bool fby_crew_is_whole(const fby_crew *crew);
-/* One of a crew has failed, or left too early: so do the others, for `why`. */
+/* One of a crew has failed: so do the others, for `why`. */
 void fby_crew_break(fby_subscription *task, const fby_error *why);
+
+/* --- awaits.c */
+
+/* How many ranks the task's crew waits for; and which, with what may have kept them, as text. */
+uint32_t fby_crew_awaits(const fby_subscription *task, char *text, size_t bytes);
 
 /* Puts a task into its source's bookkeeping. 1: done; 0: `job` goes to the set-up thread once more, for the
  * memory listed in it; or a status. */
@@ -379,6 +391,9 @@ struct fby_subscription {
     bool admitted, joined; /* it has a group and a seat; the sampler knows it */
     fby_crew *crew;
     fby_digest identity; /* see fby_crew */
+    int process;         /* its client */
+    char *job, *base;    /* as its client handed them in */
+    uint64_t text_hash;  /* of its spec's text */
     uint32_t bit, rank, seat;
     fby_digest echo_key;   /* of the stage at which it echoes, where it does */
     fby_echo *echo_before; /* what a resumed task is owed, until it has its seat */
@@ -399,6 +414,8 @@ struct fby_subscription {
     uint64_t again_batches; /* delivered, all epochs */
     uint64_t least_epoch;   /* older ones were given up */
     uint64_t drawn_epochs;  /* epochs below this are drawn to their end */
+    uint64_t whole_epochs;  /* epochs below this are delivered to their end */
+    uint64_t end_told;      /* its crew's end, as its client was told; UINT64_MAX: it wasn't */
     bool published;         /* something was put since the last publish */
     bool failed, ended, closing;
     bool starving; /* as the sampler was last told */
@@ -448,6 +465,12 @@ bool fby_subscription_reserve(fby_subscription *task);
 void fby_subscription_begin(fby_subscription *task);
 /* Ends the task with a reason that its client gets, after what was delivered before. */
 void fby_subscription_fail(fby_subscription *task, const fby_error *why);
+/* Its crew ends before its end (fby_crew.end): what was drawn beyond is dropped; it fails where it has the
+ * rest.
+ */
+void fby_subscription_cut(fby_subscription *task);
+/* Where its client is, by what it has taken from its ring: in this epoch, after so many batches. */
+void fby_subscription_taken(const fby_subscription *task, uint64_t *epoch, uint64_t *batch);
 /* The rest of `epoch` is given up: the next epoch in *next, or FBY_EEND. */
 int fby_subscription_abandon(fby_subscription *task, uint64_t epoch, uint64_t *next);
 /* Its client has closed, or died: no more draws; what is on its way is dropped. */
@@ -512,8 +535,9 @@ struct fby_setup_job {
     /* OPEN makes the task, GROW the stores that its source needs more, FREE frees both. */
     enum { SETUP_OPEN, SETUP_GROW, SETUP_FREE, SETUP_STOP } kind;
     uint64_t session; /* number */
-    char *name, *base, *text;
+    char *name, *base, *text, *job;
     size_t text_bytes;
+    int process; /* its client */
     uint32_t rank;
     bool again;             /* its client goes on by itself */
     int state_fd;           /* the state that the task goes on with; -1: none */

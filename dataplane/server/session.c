@@ -97,14 +97,15 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes, i
     if (session->task || session->opening || bytes < sizeof *open) return -1;
     size_t text = bytes - sizeof *open;
     if (open->head.text_bytes != text ||
-        (uint64_t)open->name_bytes + open->base_bytes + open->spec_bytes != text ||
-        open->base_bytes >= PATH_MAX || open->name_bytes > PATH_MAX)
+        (uint64_t)open->name_bytes + open->base_bytes + open->spec_bytes + open->job_bytes != text ||
+        open->base_bytes >= PATH_MAX || open->name_bytes > PATH_MAX || open->job_bytes > FBY_JOB_MOST)
         return -1;
     fby_setup_job *job = calloc(1, sizeof *job);
     if (!job) return -1;
     const char *at = (const char *)(open + 1);
     job->kind = SETUP_OPEN;
     job->session = session->number;
+    job->process = (int)session->peer.pid;
     job->rank = open->rank;
     job->again = open->again;
     job->state_fd = *state_fd;
@@ -113,7 +114,8 @@ static int open_take(fby_session *session, const fby_open *open, size_t bytes, i
     job->base = text_copy(&at, open->base_bytes);
     job->text = text_copy(&at, open->spec_bytes);
     job->text_bytes = open->spec_bytes;
-    if (!job->name || !job->base || !job->text) {
+    job->job = text_copy(&at, open->job_bytes);
+    if (!job->name || !job->base || !job->text || !job->job) {
         fby_setup_job_free(job);
         return -1;
     }
@@ -159,6 +161,16 @@ static int blocks_take(fby_session *session)
     answer.count = fby_source_blocks(session->task, answer.blocks, FBY_BLOCKS_MOST);
     FBY_CRASH_POINT("before blocks are sent");
     return message_send(session, &answer, sizeof answer, NULL, 0, NULL, 0);
+}
+
+static int awaits_take(fby_session *session)
+{
+    if (!session->task) return -1;
+    char text[FBY_ERROR_TEXT];
+    fby_awaits_reply answer = {.missing = fby_crew_awaits(session->task, text, sizeof text)};
+    size_t length = strlen(text);
+    answer.head = fby_message_head(FBY_MESSAGE_AWAITS_REPLY, (uint32_t)length);
+    return message_send(session, &answer, sizeof answer, text, length, NULL, 0);
 }
 
 static int status_take(fby_session *session)
@@ -217,6 +229,8 @@ void fby_session_read(fby_session *session)
                 status = segment_take(session, &message.block, (size_t)got);
             if (message.head.type == FBY_MESSAGE_BLOCKS && (size_t)got == sizeof message.head)
                 status = blocks_take(session);
+            if (message.head.type == FBY_MESSAGE_AWAITS && (size_t)got == sizeof message.head)
+                status = awaits_take(session);
             if (message.head.type == FBY_MESSAGE_STATUS && (size_t)got == sizeof message.head)
                 status = status_take(session);
         }

@@ -215,14 +215,18 @@ static int rings_make(fby_subscription *task, fby_error *error)
     return status;
 }
 
-/* Ranks belong together whose clients hand in the same spec, under the same name, from the same folder; and,
- * where they go on from states, that were together when those were saved, or when their server was lost. */
+/* Ranks belong together whose clients hand in the same spec, under the same name, from the same folder, for
+ * the same job; and, where they go on from states, that were together when those were saved, or when their
+ * server was lost. */
 static fby_digest identity_of(const fby_setup_job *job, const fby_subscription *task)
 {
-    const uint64_t parts[] = {
-        XXH3_64bits(job->name, strlen(job->name)),        XXH3_64bits(job->base, strlen(job->base)),
-        XXH3_64bits(job->text, job->text_bytes),          task->resumed != NULL,
-        task->resumed ? task->resumed->identity.crew : 0, task->again};
+    const uint64_t parts[] = {XXH3_64bits(job->name, strlen(job->name)),
+                              XXH3_64bits(job->base, strlen(job->base)),
+                              XXH3_64bits(job->job, strlen(job->job)),
+                              task->text_hash,
+                              task->resumed != NULL,
+                              task->resumed ? task->resumed->identity.crew : 0,
+                              task->again};
     XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
     return (fby_digest){hash.high64, hash.low64};
 }
@@ -313,7 +317,12 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     task->server = server;
     task->event_fd = task->classes_fd = task->down.fd = task->up.fd = task->peer.pidfd = -1;
     task->opened_ns = fby_now_ns();
+    task->end_told = UINT64_MAX;
+    task->process = job->process;
     job->task = task;
+    task->job = strdup(job->job);
+    task->base = strdup(job->base);
+    if (!task->job || !task->base) return fby_fail(error, FBY_ENOMEM, "no memory for a task");
     int status = fby_spec_parse(&task->spec, job->name, job->text, job->text_bytes, job->base, error);
     if (status) return status;
     const fby_spec *spec = task->spec;
@@ -350,6 +359,7 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     if (status) return status;
     described_set(task);
     if (job->state_fd >= 0) status = state_take(task, job->state_fd, chosen, error);
+    task->text_hash = XXH3_64bits(job->text, job->text_bytes);
     task->identity = identity_of(job, task);
     if (!status) status = rings_make(task, error);
     if (!status && fby_batches_echo(task)) status = fby_batches_begin(task, error);
@@ -460,6 +470,7 @@ void fby_setup_job_free(fby_setup_job *job)
     free(job->name);
     free(job->base);
     free(job->text);
+    free(job->job);
     free(job);
 }
 

@@ -353,10 +353,7 @@ void fby_source_part(fby_subscription *task)
     if (!task->joined) return;
     fby_source *source = task->source;
     fby_error error = FBY_ERROR_INIT;
-    if (!task->ended) {
-        fby_fail(&error, FBY_ECLOSED, "its client has closed, or died, before the last epoch was over");
-        fby_crew_break(task, &error);
-    }
+    fby_crew_part(task);
     task->joined = false;
     fby_echoes_part(task);
     fby_crew_leave(source, task);
@@ -536,13 +533,14 @@ bool fby_subscription_able(fby_subscription *task)
 }
 
 /* Whether every rank that still needs something can take a draw. */
-static bool crew_able(const fby_crew *crew)
+static bool crew_able(const fby_source *source, const fby_crew *crew)
 {
     if (crew->broken || !fby_crew_is_whole(crew)) return false;
+    if (fby_sampler_epoch(source->sampler, crew->bit) >= crew->end) return false;
     bool any = false;
     for (uint32_t rank = 0; rank < crew->ranks; rank++) {
         fby_subscription *task = crew->of[rank];
-        if (!task || task->ended) continue;
+        if (!task || task->ended || task->drawn_epochs >= crew->end) continue;
         if (!fby_subscription_able(task)) return false;
         any = true;
     }
@@ -556,7 +554,7 @@ static uint64_t blocked_find(fby_source *source)
     for (uint32_t bit = 0; bit < FBY_SAMPLER_TASKS; bit++) {
         const fby_crew *crew = source->crews[bit];
         if (!crew) continue;
-        if (!crew_able(crew)) blocked |= UINT64_C(1) << bit;
+        if (!crew_able(source, crew)) blocked |= UINT64_C(1) << bit;
         for (uint32_t rank = 0; rank < crew->ranks; rank++)
             if (crew->of[rank]) {
                 crew->of[rank]->starving = fby_subscription_starves(crew->of[rank]);

@@ -158,6 +158,22 @@ static json_t *echo_status(const fby_subscription *task)
     return status;
 }
 
+/* The ranks of its task that haven't come, by number. */
+static json_t *missing_status(const fby_subscription *task)
+{
+    json_t *missing = json_array();
+    if (!task->crew || fby_crew_is_whole(task->crew)) return missing;
+    for (uint32_t rank = 0; rank < task->crew->ranks; rank++)
+        if (!task->crew->of[rank]) json_array_append_new(missing, count_of(rank));
+    return missing;
+}
+
+static json_t *awaits_status(const fby_subscription *task)
+{
+    char text[FBY_ERROR_TEXT];
+    return fby_crew_awaits(task, text, sizeof text) ? text_of(text) : json_null();
+}
+
 static json_t *task_status(const fby_subscription *task, uint64_t now)
 {
     static const char *const orders[] = {"shared", "strict", "sequential"};
@@ -180,6 +196,9 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "source", source_id(task->source));
     json_object_set_new(status, "rank", count_of(task->rank));
     json_object_set_new(status, "ranks", count_of(task->spec->ranks));
+    json_object_set_new(status, "job", *task->job ? text_of(task->job) : json_null());
+    json_object_set_new(status, "missing_ranks", missing_status(task));
+    json_object_set_new(status, "awaits", awaits_status(task));
     json_object_set_new(status, "batch", count_of(task->spec->batch_size));
     json_object_set_new(status, "window", count_of(task->window));
     json_object_set_new(status, "batches_per_epoch", count_of(task->batches));

@@ -105,17 +105,22 @@ static void descriptor_put(fby_subscription *task, const fby_descriptor *descrip
     task->published = true;
 }
 
-void fby_subscription_fail(fby_subscription *task, const fby_error *why)
+static void fail_alone(fby_subscription *task, const fby_error *why)
 {
-    if (task->failed || task->closing) return;
     task->failed = true;
     task->failure = *why;
     fby_server_log(task->server, "task %llu has failed: %s", (unsigned long long)task->number, why->text);
     if (task->session) fby_session_fail(task->session, FBY_MESSAGE_TASK_FAILED, why);
-    fby_crew_break(task, why);
     if (task->closing) return; /* its client was gone when it was told */
     const fby_descriptor descriptor = {.flags = FBY_DESCRIPTOR_ERROR | FBY_DESCRIPTOR_LAST};
     descriptor_put(task, &descriptor);
+}
+
+void fby_subscription_fail(fby_subscription *task, const fby_error *why)
+{
+    if (task->failed || task->closing) return;
+    fail_alone(task, why);
+    fby_crew_break(task, why);
 }
 
 static void sample_name(char *out, size_t bytes, const fby_subscription *task, uint64_t id)
@@ -282,6 +287,7 @@ static void batch_deliver(fby_subscription *task, bool last)
     task->batch++;
     FBY_CRASH_POINT("batch delivered");
     if (!last) return;
+    task->whole_epochs = task->epoch + 1;
     if (task->spec->epochs && task->epoch + 1 >= task->spec->epochs) end_deliver(task);
 }
 
@@ -361,9 +367,60 @@ static bool again_deliver(fby_subscription *task)
     return true;
 }
 
+/* Its ring has all that its crew can have, since a rank has left, or more; false: not yet. */
+static bool crew_end_reach(fby_subscription *task)
+{
+    uint64_t end = task->crew->end;
+    if (task->whole_epochs < end) return false;
+    task->end_told = end;
+    if (!task->failed)
+        fail_alone(task, &task->crew->why);
+    else if (task->session)
+        fby_session_fail(task->session, FBY_MESSAGE_TASK_FAILED, &task->crew->why);
+    if (task->closing) return true;
+    /* Relaxed: the reason lies in the client's socket by now; what it takes before it sees this it had. */
+    fby_store_relaxed_u32(&((fby_down_words *)task->down.base)->end,
+                          end < UINT32_MAX ? (uint32_t)end + 1 : UINT32_MAX);
+    return true;
+}
+
+void fby_subscription_cut(fby_subscription *task)
+{
+    uint64_t end = task->crew->end, epoch, batch;
+    if (task->closing || (task->failed && task->end_told == UINT64_MAX)) return;
+    fby_subscription_taken(task, &epoch, &batch);
+    if (task->spec->epochs && epoch >= task->spec->epochs) return; /* its client has had all */
+    for (uint32_t i = 0; i < task->pending_count;) {
+        if (task->pending[i].epoch < end)
+            i++;
+        else
+            pending_drop_one(task, i);
+    }
+    if (task->epoch >= end) batch_drop(task);
+    crew_end_reach(task);
+}
+
+void fby_subscription_taken(const fby_subscription *task, uint64_t *epoch, uint64_t *batch)
+{
+    const fby_delivery_writer *writer = &task->delivery;
+    uint32_t head = fby_delivery_head(task->up.base), untaken = writer->tail - head;
+    *epoch = task->whole_epochs;
+    *batch = task->epoch == *epoch ? task->batch : 0;
+    if (untaken > writer->mask + 1) return; /* a false word: it costs nobody but its own ranks */
+    for (uint32_t i = untaken; i-- > 0;) {
+        fby_descriptor descriptor;
+        fby_delivery_look(writer, head + i, &descriptor);
+        if (!descriptor.count) continue; /* END or ERROR */
+        uint32_t ends = FBY_DESCRIPTOR_EPOCH_LAST | FBY_DESCRIPTOR_LAST;
+        *epoch -= (descriptor.flags & ends) == ends;
+        *batch = descriptor.batch;
+    }
+}
+
 void fby_subscription_deliver(fby_subscription *task)
 {
     while (!task->failed && !task->ended && !task->closing) {
+        if (crew_end_reach(task)) return;
         if (fby_batches_echo(task) && fby_batches_again(task)) {
             if (!again_deliver(task)) return;
             continue;
@@ -415,7 +472,7 @@ void fby_subscription_begin(fby_subscription *task)
     if (!task->resumed) return;
     uint64_t epoch;
     fby_state_next(task->resumed, &epoch);
-    task->epoch = task->least_epoch = task->drawn_epochs = epoch;
+    task->epoch = task->least_epoch = task->drawn_epochs = task->whole_epochs = epoch;
     task->batch = fby_state_next_batch(task->resumed, task->batches, task->spec->batch_size);
     if (task->described.echo == FBY_STATE_ECHO_FREE) {
         /* What was owed isn't any more: as if it had come. */
@@ -600,6 +657,8 @@ void fby_subscription_free(fby_subscription *task)
     free(task->bad_counts);
     free(task->subset);
     free(task->resumed);
+    free(task->job);
+    free(task->base);
     fby_echo_destroy(&task->echo_before);
     fby_batches_free(task);
     fby_bad_set_free(&task->bad_known);

@@ -94,6 +94,10 @@ FBY_API int fby_client_status(fby_client *client, char **json, fby_error *error)
  * (FBY_EINTR). */
 typedef bool fby_progress(void *user, uint64_t files_found, uint64_t files_done);
 
+/* Called from within fby_task_next, once at most: a line of text about what keeps the task waiting. It must
+ * not use the task. */
+typedef void fby_notice(void *user, const char *text);
+
 typedef struct fby_task_options {
     size_t size;
     const char *spec_path; /* a spec file; or */
@@ -103,16 +107,26 @@ typedef struct fby_task_options {
     fby_progress *progress; /* NULL: none */
     void *user;
     /* Which of the spec's `ranks` this client is, from 0. The ranks of a task hand in the same spec under the
-     * same name; nothing comes before all of them have. */
+     * same name, with the same `job`; nothing comes before all of them have. */
     uint32_t rank;
     const void *state; /* what fby_task_state or fby_state_merge gave: the task goes on from there; NULL: from
                           the beginning */
     size_t state_bytes;
+    /* Of several ranks: what tells their job from others with the same spec that run at the same time, 1 to
+     * 256 bytes, the same for all of its ranks and no other job's (a launcher's job id, for example). NULL or
+     * "": none. Then a second process with a rank that is there already is refused: FBY_EINVAL. A job that
+     * goes on from states may have another id than it had. */
+    const char *job;
+    /* Of several ranks: told once where some of them haven't come after `notice_ms` (0: 30,000) of waiting,
+     * which these are, and what may have kept them. NULL: nobody is told; the text of FBY_ETIMEDOUT says it
+     * as well. Gets `user`. */
+    fby_notice *notice;
+    uint32_t notice_ms;
 } fby_task_options;
 
 #define FBY_TASK_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0                             \
+        sizeof(fby_task_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, NULL, 0              \
     }
 
 typedef enum fby_element {

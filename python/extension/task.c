@@ -89,6 +89,15 @@ static bool on_progress(void *user, uint64_t files_found, uint64_t files_done)
     return go_on;
 }
 
+/* What this thread's wait is told of, from within the library: no place for a warning's code to run. */
+static _Thread_local char noticed[FBY_ERROR_TEXT];
+
+static void on_notice(void *user, const char *text)
+{
+    (void)user;
+    snprintf(noticed, sizeof noticed, "%s", text);
+}
+
 /* Calls again after a signal whose handler raised nothing. */
 static int connect_again(fby_client **client, const fby_connect_options *options, fby_error *error)
 {
@@ -114,7 +123,7 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 {
     static char *names[] = {"spec", "spec_path",       "name",     "base", "socket", "server",
                             "mode", "connect_timeout", "writable", "rank", "state",  "reconnect",
-                            NULL};
+                            "job",  "notice",          NULL};
     const char *spec = NULL;
     const char *spec_path = NULL;
     const char *name = NULL;
@@ -128,9 +137,11 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     const char *state = NULL;
     Py_ssize_t state_bytes = 0;
     double reconnect = NAN;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zyzyyyIdpIz#d:Task", names, &spec, &spec_path,
+    const char *job = NULL;
+    double notice = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zyzyyyIdpIz#dzd:Task", names, &spec, &spec_path,
                                      &name, &base, &socket, &server, &mode, &connect_timeout, &writable,
-                                     &rank, &state, &state_bytes, &reconnect)) {
+                                     &rank, &state, &state_bytes, &reconnect, &job, &notice)) {
         return NULL;
     }
 
@@ -158,6 +169,9 @@ static PyObject *task_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     options.rank = rank;
     options.state = state;
     options.state_bytes = (size_t)state_bytes;
+    options.job = job;
+    options.notice = on_notice;
+    options.notice_ms = (uint32_t)fmin(ceil(notice * 1000), UINT32_MAX);
     status = open_again(&opened, client, &options, &error);
     if (status < 0) {
         fby_disconnect(&client);
@@ -294,6 +308,16 @@ static PyObject *tuple_of_batch(task *self, fby_batch *batch)
     return result;
 }
 
+/* As of the loop that asked for the batch: Epoch.__next__ and Loader._next lie between. -1: it is an error
+ * here. */
+static int notice_warn(void)
+{
+    char text[FBY_ERROR_TEXT];
+    memcpy(text, noticed, sizeof text);
+    *noticed = 0;
+    return PyErr_WarnEx(PyExc_RuntimeWarning, text, 3);
+}
+
 /* Waits for a batch until `deadline` (negative: for ever), in slices. NULL with an exception set. */
 static fby_batch *wait_for_batch(task *self, int64_t deadline, double seconds)
 {
@@ -302,9 +326,11 @@ static fby_batch *wait_for_batch(task *self, int64_t deadline, double seconds)
     fby_task *handle = fby_py_session_task(self->session);
     /* The usual case: it is there. Then the interpreter's lock isn't worth giving away, other threads would
      * keep it for 5 ms. */
+    *noticed = 0;
     int status = fby_task_next(handle, 0, &batch, &error);
     while (status == FBY_ETIMEDOUT || status == FBY_EINTR) {
         if (PyErr_CheckSignals()) return NULL;
+        if (*noticed && notice_warn()) return NULL;
         if (self->closing) {
             raise_text(FBY_ECLOSED, "this Loader was closed while it waited for a batch");
             return NULL;

@@ -1,19 +1,22 @@
-"""Which rank of how many this process is, as its launcher says."""
+"""Which rank of how many this process is, and of which job, as its launcher says."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from typing import Mapping, NamedTuple, Optional
+from typing import Mapping, NamedTuple, Optional, Tuple
 
 from .errors import SpecError
 
 
 class Rank(NamedTuple):
-    """A process's place among those of its job: `rank` of `world`, and who said so."""
+    """A process's place among those of its job: `rank` of `world`, who said so, and the job's id: the same text for all of its ranks,
+    and for no other job of the machine at that time; "" where the launcher has none."""
 
     rank: int
     world: int
     launcher: str
+    job: str = ""
 
 
 # In order of trust: (name, variable of the rank, of the world's size, a variable that must be there too). Slurm sets
@@ -26,6 +29,17 @@ _LAUNCHERS = (
     ("Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"),
 )
 
+# What together tells a launcher's jobs from each other: the first group of which the first variable is there. Who sets RANK himself
+# sets MASTER_PORT as well, for torch.distributed. A restarted torchrun is another job: ranks of before may still be about.
+_JOBS: Mapping[str, Tuple[Tuple[str, ...], ...]] = {
+    "torchrun": (("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"), ("MASTER_PORT", "MASTER_ADDR")),
+    "Open MPI": (("PMIX_NAMESPACE",), ("OMPI_MCA_ess_base_jobid",)),
+    "PMIx": (("PMIX_NAMESPACE",),),
+    "PMI": (("PMI_JOBID",),),
+    "Slurm": (("SLURM_JOB_ID", "SLURM_STEP_ID"),),
+}
+JOB_MOST = 256  # bytes of a job's id that a server takes
+
 
 def _number(name: str, environment: Mapping[str, str]) -> int:
     text = environment[name]
@@ -34,22 +48,35 @@ def _number(name: str, environment: Mapping[str, str]) -> int:
     return int(text)
 
 
+def _job(launcher: str, environment: Mapping[str, str]) -> str:
+    for names in _JOBS[launcher]:
+        if names[0] in environment:
+            job = " ".join([launcher, *(f"{name}={environment[name]}" for name in names if name in environment)])
+            if len(job.encode("utf-8", "surrogateescape")) <= JOB_MOST and job.isprintable():
+                return job
+            return f"{launcher} {hashlib.sha256(job.encode('utf-8', 'surrogateescape')).hexdigest()}"
+    return ""
+
+
 def detect(environment: Optional[Mapping[str, str]] = None) -> Optional[Rank]:
     """What the launcher's variables say, by the first of torchrun, Open MPI, PMIx, PMI and Slurm that is there; None without any.
 
-    Launchers that contradict each other are an error that names both: a job started by mpirun inside torchrun, say.
+    Launchers that contradict each other are an error that names both: a job started by mpirun inside torchrun, say. Of those that
+    agree the first that has a job id gives it.
     """
     environment = os.environ if environment is None else environment
     found: Optional[Rank] = None
     for launcher, rank_name, world_name, needed in _LAUNCHERS:
         if rank_name not in environment or world_name not in environment or (needed and needed not in environment):
             continue
-        here = Rank(_number(rank_name, environment), _number(world_name, environment), launcher)
+        here = Rank(_number(rank_name, environment), _number(world_name, environment), launcher, _job(launcher, environment))
         if here.rank >= here.world:
             raise SpecError(f"{launcher}: {rank_name}={here.rank} of {world_name}={here.world}: ranks are counted from 0")
         if found is None:
             found = here
-        elif (found.rank, found.world) != (here.rank, here.world) and here.world != 1:
+        elif (found.rank, found.world) == (here.rank, here.world):
+            found = found._replace(job=found.job or here.job)
+        elif here.world != 1:
             raise SpecError(f"{found.launcher} says rank {found.rank} of {found.world}, {here.launcher} rank {here.rank} of {here.world}: "
                             "pass rank= and ranks= to say which holds")
     return found

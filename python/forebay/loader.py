@@ -21,6 +21,7 @@ Op = Union[str, Mapping[str, Any]]
 
 _MODES = {"auto": _forebay.AUTO, "running": _forebay.RUNNING, "embedded": _forebay.EMBEDDED}
 _STATE_VERSION = 1
+_NOTICE_S = 30.0  # of waiting for a rank that hasn't come, until a warning
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
 SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "forebay")
 
@@ -123,7 +124,9 @@ class Loader:
     on_error      "fail", or "skip": a bad sample is replaced, up to `max_errors` (a ratio or a count).
     ranks, rank   how many processes share this task's epochs, each getting an equal part, and which of them this is; ranks="auto": as
                   the launcher says (torchrun, Open MPI, PMIx, PMI, Slurm). All hand in the same arguments; batches come once all
-                  are there.
+                  are there, and a RuntimeWarning says who is missing after half a minute.
+    job           a text that tells this job's ranks from those of others with the same arguments at the same time, the same for all of
+                  them; None: as the launcher says, where the rank comes from it.
     timeout       seconds that a batch may take before TimeoutError; None: no limit. The call may be repeated.
     writable      batches are private copies that the program may write to and keep as long as it likes.
     socket, mode  which server: "auto" takes a running one, else starts one; "running"; "embedded".
@@ -155,6 +158,7 @@ class Loader:
         rank: Optional[int] = None,
         *,
         steps_per_epoch: Optional[int] = None,
+        job: Optional[str] = None,
         timeout: Optional[float] = None,
         writable: bool = False,
         socket: Optional[Path] = None,
@@ -172,7 +176,7 @@ class Loader:
         if mode not in _MODES:
             raise SpecError(f"mode: {mode!r}; expected {one_of(_MODES)}{did_you_mean(mode, _MODES)}")
 
-        rank, ranks = _place(rank, ranks)
+        rank, ranks, job = _place(rank, ranks, job)
         given = {
             "batch": {"size": batch_size, "drop_last": drop_last, **({} if batch_echo is None else {"echo": batch_echo})},
             "split": split,
@@ -195,7 +199,8 @@ class Loader:
         if reconnect is not None:
             arguments["reconnect"] = _check_seconds("reconnect", reconnect)
         self._made = "spec" in arguments and not isinstance(spec, str)  # the spec's text is ours: no line of it was seen
-        self._arguments: Dict[str, Any] = {"mode": _MODES[mode], "writable": bool(writable), "rank": rank, **arguments}
+        self._arguments: Dict[str, Any] = {"mode": _MODES[mode], "writable": bool(writable), "rank": rank, "job": job,
+                                           "notice": _NOTICE_S, **arguments}
         self._task = self._open()
         self._info: Dict[str, Any] = self._task.info
         self._classes: Tuple[str, ...] = self._task.classes()
@@ -206,6 +211,7 @@ class Loader:
         path: Path,
         *,
         rank: Optional[int] = None,
+        job: Optional[str] = None,
         timeout: Optional[float] = None,
         writable: bool = False,
         socket: Optional[Path] = None,
@@ -215,7 +221,7 @@ class Loader:
     ) -> "Loader":
         """A Loader of what a spec file describes; paths in it are relative to its folder."""
         refuse_unknown("Loader.from_spec", cls.from_spec, unknown)
-        return cls(spec=_SpecFile(path), rank=rank, timeout=timeout, writable=writable, socket=socket, mode=mode,
+        return cls(spec=_SpecFile(path), rank=rank, job=job, timeout=timeout, writable=writable, socket=socket, mode=mode,
                    reconnect=reconnect)
 
     def _open(self, **more: Any) -> "_forebay.Task":
@@ -510,12 +516,14 @@ def _text(spec: Mapping[str, Any]) -> str:
     return "{" + ",\n ".join(lines) + "}\n"
 
 
-def _place(rank: Optional[int], ranks: Union[int, str]) -> Tuple[int, int]:
-    """(rank, ranks) of this process: as given, else as the launcher says."""
+def _place(rank: Optional[int], ranks: Union[int, str], job: Optional[str]) -> Tuple[int, int, Optional[str]]:
+    """(rank, ranks, job) of this process: as given, else as the launcher says."""
     if isinstance(ranks, str) and ranks != "auto":
         raise SpecError(f"ranks: {ranks!r}: expected a number or \"auto\"")
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
         raise SpecError(f"rank: {rank!r}: expected a number from 0")
+    if job is not None and not (isinstance(job, str) and 0 < len(job.encode("utf-8", "surrogateescape")) <= launch.JOB_MOST):
+        raise SpecError(f"job: {job!r:.60}: expected a text of 1 to {launch.JOB_MOST} bytes, the same for all ranks of the job")
     found = None if rank is not None and ranks != "auto" else launch.detect()
     if ranks == "auto":
         ranks = found.world if found else 1
@@ -523,7 +531,9 @@ def _place(rank: Optional[int], ranks: Union[int, str]) -> Tuple[int, int]:
         raise SpecError(f"ranks: {ranks}, but {found.launcher} says {found.world}: pass ranks=\"auto\", or rank= as well")
     if rank is None:
         rank = found.rank if found else 0
-    return rank, int(ranks)
+    if job is None and found:
+        job = found.job or None
+    return rank, int(ranks), job
 
 
 def _check_seconds(name: str, value: Any, none: str = "") -> float:

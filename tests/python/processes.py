@@ -81,13 +81,16 @@ class Probe:
 
     program = PROBE
 
-    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0, state=None, states=(), reconnect=0):
+    def __init__(self, spec, server=None, environment=None, wrapper=(), rank=0, state=None, states=(), reconnect=0, job=None, notice_ms=None,
+                 stderr=None):
         where = ["--socket", server.socket] if server else ["--embedded"]
         where += ["--rank", str(rank)]
         where += ["--state", state] if state else []
+        where += ["--job", job] if job else []
+        where += ["--notice", str(notice_ms)] if notice_ms else []
         for each in states:
             where += ["--merge", each]
-        self.process = subprocess.Popen([*wrapper, self.program, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([*wrapper, self.program, *where, spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
                                         env={**os.environ, "FOREBAY_SERVER": str(FOREBAY), "FOREBAY_RECONNECT": str(reconnect),
                                              **(environment or {})})
         self.opened = self.read()

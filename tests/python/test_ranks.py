@@ -23,7 +23,8 @@ SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
     ({**TORCHRUN, "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "0"}, (2, 4, "torchrun")),  # one Slurm task started torchrun
     ({**TORCHRUN, "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4, "torchrun"))])
 def test_launchers_by_trust(environment, expected):
-    assert launch.detect(environment) == expected
+    found = launch.detect(environment)
+    assert (found and found[:3]) == expected
 
 
 @pytest.mark.parametrize("environment, words", [

@@ -34,8 +34,8 @@ def folder(tmp_path_factory):
 class Job:
     """All ranks of a task, who take their batches in step."""
 
-    def __init__(self, server, spec, ranks, states=()):
-        self.probes = [Probe(spec, server, rank=rank, states=states) for rank in range(ranks)]
+    def __init__(self, server, spec, ranks, states=(), job=None):
+        self.probes = [Probe(spec, server, rank=rank, states=states, job=job) for rank in range(ranks)]
         self.batches = self.probes[0].opened["opened"]["batches"]
 
     def steps(self, most=10**6):
@@ -199,7 +199,7 @@ def test_what_does_not_belong_together_is_refused_by_name(server, hundred, tmp_p
     keys = {"order": "strict", "epochs": 3}
     spec = write_spec(tmp_path / "s.yaml", hundred, ranks=3, **keys)
     other = write_spec(tmp_path / "t.yaml", hundred, ranks=3, **{**keys, "seed": 5})
-    with Job(server, spec, 3) as job, Job(server, spec, 3) as second, Job(server, other, 3) as third:
+    with Job(server, spec, 3, job="a") as job, Job(server, spec, 3, job="b") as second, Job(server, other, 3) as third:
         for each in (job, second, third):
             each.steps(1)
         early, twin, strange = job.save(tmp_path, "early"), second.save(tmp_path, "twin"), third.save(tmp_path, "strange")

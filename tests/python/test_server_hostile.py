@@ -17,7 +17,7 @@ import time
 import conftest
 import peers
 import pytest
-from peers import (ABANDON, ABANDONED, BLOCKS, BLOCKS_REPLY, DOWN, FAILED, HELLO, OPEN, OPENED, PROGRESS, SEGMENT, SEGMENT_ASK, SEGMENT_REPLY, STATUS,
+from peers import (ABANDON, ABANDONED, AWAITS, AWAITS_REPLY, BLOCKS, BLOCKS_REPLY, DOWN, FAILED, HELLO, OPEN, OPENED, PROGRESS, SEGMENT, SEGMENT_ASK, SEGMENT_REPLY, STATUS,
                    STATUS_REPLY, TASK_FAILED, UP, WELCOME, FakeServer, Hostile, head, hello, layout_hash_of, region, send_with)
 from processes import (EEND, EINVAL, ELOST, EPROTO, ESAMPLE, EVERSION, FOREBAY, PROBE, STUCK_JPEG, Probe, Server, descriptors,  # noqa: F401
                        eventually, hundred, resident, write_spec)
@@ -158,7 +158,7 @@ def test_a_client_that_lies_about_waiting_and_taking_is_served(served):
 def test_every_message_in_every_state_is_answered_or_ends_the_connection(served):
     server, layout_hash, text = served
     before = measured(server)
-    messages = {kind: head(kind) for kind in range(18)}
+    messages = {kind: head(kind) for kind in range(20)}
     messages[HELLO] = hello(layout_hash)
     messages[ABANDON] = head(ABANDON) + struct.pack("<Q", 1 << 63)
     messages[ABANDONED] = head(ABANDONED) + struct.pack("<Q", 0)
@@ -167,7 +167,7 @@ def test_every_message_in_every_state_is_answered_or_ends_the_connection(served)
     messages[SEGMENT_ASK] = messages[SEGMENT_REPLY] = None  # of a block that there is
     messages[BLOCKS_REPLY] = head(BLOCKS_REPLY) + bytes(8 + 4 * 1024)
     answered = {"new": {HELLO: WELCOME}, "greeted": {STATUS: STATUS_REPLY, OPEN: OPENED},
-                "opened": {STATUS: STATUS_REPLY, ABANDON: ABANDONED, SEGMENT_ASK: SEGMENT_REPLY, BLOCKS: BLOCKS_REPLY}}
+                "opened": {STATUS: STATUS_REPLY, ABANDON: ABANDONED, SEGMENT_ASK: SEGMENT_REPLY, BLOCKS: BLOCKS_REPLY, AWAITS: AWAITS_REPLY}}
     for state, expected in answered.items():
         for kind, message in messages.items():
             with Hostile(server, layout_hash, greet=state != "new") as client:
@@ -315,6 +315,8 @@ def test_lengths_that_do_not_fit_end_the_connection(served):
     good = Hostile.open_message(None, text)
     wrong = [good[:-1], good + b"x", good[:16], good[:31],
              head(OPEN, 2) + struct.pack("<6I", 0xFFFFFFFF, 2, 1, 0, 0, 0) + b"ab", head(OPEN, 9000) + struct.pack("<6I", 4500, 4500, 0, 0, 0, 0) + b"a" * 9000,
+             head(OPEN, 300) + struct.pack("<6I", 1, 1, 1, 0, 0, 297) + b"a" * 300, head(OPEN, 4) + struct.pack("<6I", 1, 1, 1, 0, 0, 2) + b"abcd",
+             head(AWAITS) + b"x",
              head(ABANDON), head(ABANDON) + b"1234567", head(STATUS) + b"x", head(SEGMENT_ASK), head(SEGMENT_ASK) + b"1234567",
              head(BLOCKS) + b"x", head(STATUS, version=2), head(STATUS, magic=1), b"x" * 100000, b""]
     for message in wrong:

@@ -284,7 +284,7 @@ def test_ranks_whose_server_dies_go_on_from_their_states(hundred, tmp_path, orde
         with Ranks(spec, standing, 2) as ranks:
             expected = ranks.steps()
         taken = {}
-        with Ranks(spec, standing, 2, reconnect=0) as one, Ranks(spec, standing, 2, reconnect=0) as two:
+        with Ranks(spec, standing, 2, reconnect=0, job="one") as one, Ranks(spec, standing, 2, reconnect=0, job="two") as two:
             for name, ranks, ahead in (("one", one, 11), ("two", two, 4)):
                 taken[name] = ranks.steps(ahead)
             standing.kill()
@@ -483,7 +483,7 @@ def test_ranks_of_two_jobs_find_their_own(hundred, tmp_path):
     with Standing(tmp_path / "server") as standing:
         with Ranks(spec, standing, 2) as ranks:
             expected = ranks.steps()
-        with Ranks(spec, standing, 2, reconnect=30) as one, Ranks(spec, standing, 2, reconnect=30) as two:
+        with Ranks(spec, standing, 2, reconnect=30, job="one") as one, Ranks(spec, standing, 2, reconnect=30, job="two") as two:
             taken = [one.steps(9), two.steps(2)]
             standing.kill()
             one.probes[1].process.send_signal(signal.SIGSTOP)

@@ -1,9 +1,11 @@
 /* A client that does what its standard input says, so that Python tests can put real processes into any
  * state.
  *
- *     probe [--socket PATH] [--embedded] [--rank N] [--state FILE | --merge FILE...] SPEC
+ *     probe [--socket PATH] [--embedded] [--rank N] [--job ID] [--notice MS] [--state FILE | --merge FILE...]
+ * SPEC
  *
- * It opens the task, with a state or with several merged ones, and answers every line with one line of JSON:
+ * It opens the task, with a state or with several merged ones, and answers every line with one line of JSON.
+ * A notice goes to its standard error.
  *
  *     next [MS]   the next batch, waiting up to MS milliseconds (default 10000); it is held under its number
  *     hash N      the hash of a held batch's memory
@@ -187,6 +189,12 @@ static void batch_do(const char *what, uint32_t number)
     }
 }
 
+static void notice_say(void *user, const char *text)
+{
+    (void)user;
+    fprintf(stderr, "notice: %s\n", text);
+}
+
 int main(int count, char **arguments)
 {
     fby_error error = FBY_ERROR_INIT;
@@ -194,6 +202,7 @@ int main(int count, char **arguments)
     fby_task *task = NULL;
     fby_connect_options connect = FBY_CONNECT_OPTIONS_INIT;
     fby_task_options options = FBY_TASK_OPTIONS_INIT;
+    options.notice = notice_say;
     void *states[STATES_MOST], *state = NULL;
     size_t bytes[STATES_MOST];
     uint32_t state_count = 0;
@@ -202,6 +211,10 @@ int main(int count, char **arguments)
             connect.socket = arguments[++i];
         else if (!strcmp(arguments[i], "--rank") && i + 1 < count)
             options.rank = (uint32_t)atoi(arguments[++i]);
+        else if (!strcmp(arguments[i], "--job") && i + 1 < count)
+            options.job = arguments[++i];
+        else if (!strcmp(arguments[i], "--notice") && i + 1 < count)
+            options.notice_ms = (uint32_t)atoi(arguments[++i]);
         else if (!strcmp(arguments[i], "--embedded"))
             connect.mode = FBY_MODE_EMBEDDED;
         else if (!strcmp(arguments[i], "--state") && i + 1 < count)
