@@ -19,24 +19,24 @@ typedef struct course {
     double in_steps;
 } course;
 
-static void step(course *course, fby_task *task, const struct timespec *length)
+static void step(course *it, fby_task *task, const struct timespec *length)
 {
     fby_batch *batch = perf_trainer_next(task);
     const uint32_t *flags = fby_batch_flags(batch);
-    course->batches++;
-    course->samples += fby_batch_count(batch);
-    for (uint32_t i = 0; i < fby_batch_count(batch); i++) course->fresh += !(flags[i] & FBY_SAMPLE_REPEAT);
+    it->batches++;
+    it->samples += fby_batch_count(batch);
+    for (uint32_t i = 0; i < fby_batch_count(batch); i++) it->fresh += !(flags[i] & FBY_SAMPLE_REPEAT);
     fby_batch_release(&batch);
     double began = perf_side_now(0).wall;
     nanosleep(length, NULL);
-    course->in_steps += perf_side_now(0).wall - began;
+    it->in_steps += perf_side_now(0).wall - began;
 }
 
 /* Trains for so many seconds, and to the end of a batch. */
-static double train(course *course, fby_task *task, const struct timespec *length, double seconds)
+static double train(course *it, fby_task *task, const struct timespec *length, double seconds)
 {
     double began = perf_side_now(0).wall;
-    while (perf_side_now(0).wall - began < seconds) step(course, task, length);
+    while (perf_side_now(0).wall - began < seconds) step(it, task, length);
     return perf_side_now(0).wall - began;
 }
 
@@ -56,12 +56,12 @@ int main(int argc, char **argv)
     fby_task *task = NULL;
     if (fby_connect(&client, &connection, &error) || fby_task_open(&task, client, &options, &error))
         perf_side_fail("%s", error.text);
-    course warm = {0}, course = {0};
+    course warm = {0}, it = {0};
     train(&warm, task, &length, strtod(argv[4], NULL));
-    double wall = train(&course, task, &length, strtod(argv[5], NULL));
+    double wall = train(&it, task, &length, strtod(argv[5], NULL));
     printf("{\"batches\": %llu, \"wall\": %.6f, \"in_steps\": %.6f, \"samples\": %llu, \"fresh\": %llu}\n",
-           (unsigned long long)course.batches, wall, course.in_steps, (unsigned long long)course.samples,
-           (unsigned long long)course.fresh);
+           (unsigned long long)it.batches, wall, it.in_steps, (unsigned long long)it.samples,
+           (unsigned long long)it.fresh);
     fby_task_close(&task);
     fby_disconnect(&client);
     return 0;
