@@ -38,6 +38,8 @@ _JOBS: Mapping[str, Tuple[Tuple[str, ...], ...]] = {
     "PMI": (("PMI_JOBID",),),
     "Slurm": (("SLURM_JOB_ID", "SLURM_STEP_ID"),),
 }
+# Ranks of this machine, where they may be fewer than all.
+_LOCAL = {"torchrun": "LOCAL_WORLD_SIZE", "Open MPI": "OMPI_COMM_WORLD_LOCAL_SIZE"}
 JOB_MOST = 256  # bytes of a job's id that a server takes
 
 
@@ -46,6 +48,18 @@ def _number(name: str, environment: Mapping[str, str]) -> int:
     if not text.isdecimal():
         raise SpecError(f"{name}={text!r} in the environment: expected a whole number; unset it, or pass rank= and ranks=")
     return int(text)
+
+
+def _check_one_machine(found: Rank, environment: Mapping[str, str]) -> None:
+    """The ranks of other machines would never come."""
+    name = _LOCAL.get(found.launcher, "")
+    here = _number(name, environment) if name in environment else found.world
+    machines = _number("SLURM_STEP_NUM_NODES", environment) if found.launcher == "Slurm" and "SLURM_STEP_NUM_NODES" in environment else 1
+    if here == found.world and machines == 1:
+        return
+    told = f"{machines} machines (SLURM_STEP_NUM_NODES)" if machines > 1 else f"several machines, {here} of them here ({name})"
+    raise SpecError(f"{found.launcher} says {found.world} ranks on {told}: a task's ranks are those of one machine; make one task of each machine's: pass "
+                    "rank= and ranks= of those here, job=, and a split= for its part of the data")
 
 
 def _job(launcher: str, environment: Mapping[str, str]) -> str:
@@ -62,7 +76,7 @@ def detect(environment: Optional[Mapping[str, str]] = None) -> Optional[Rank]:
     """What the launcher's variables say, by the first of torchrun, Open MPI, PMIx, PMI and Slurm that is there; None without any.
 
     Launchers that contradict each other are an error that names both: a job started by mpirun inside torchrun, say. Of those that
-    agree the first that has a job id gives it.
+    agree the first that has a job id gives it. Ranks on several machines are refused.
     """
     environment = os.environ if environment is None else environment
     found: Optional[Rank] = None
@@ -79,4 +93,6 @@ def detect(environment: Optional[Mapping[str, str]] = None) -> Optional[Rank]:
         elif here.world != 1:
             raise SpecError(f"{found.launcher} says rank {found.rank} of {found.world}, {here.launcher} rank {here.rank} of {here.world}: "
                             "pass rank= and ranks= to say which holds")
+    if found:
+        _check_one_machine(found, environment)
     return found

@@ -19,7 +19,7 @@ SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
 
 @pytest.mark.parametrize("environment, expected", [
     ({}, None), (TORCHRUN, (2, 4, "torchrun")), (OPEN_MPI, (1, 3, "Open MPI")), (SLURM, None), ({**SLURM, "SLURM_STEP_ID": "0"}, (5, 8, "Slurm")),
-    ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2, "PMI")), ({"PMIX_RANK": "1", "PMIX_SIZE": "2"}, (1, 2, "PMIx")), ({"RANK": "3"}, None),
+    ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2, "PMI")), ({"PMIX_RANK": "1", "PMIX_SIZE": "2"}, (1, 2, "PMIx")), ({"RANK": "3"}, None), ({**TORCHRUN, "LOCAL_WORLD_SIZE": "4"}, (2, 4, "torchrun")),
     ({**TORCHRUN, "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "0"}, (2, 4, "torchrun")),  # one Slurm task started torchrun
     ({**TORCHRUN, "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4, "torchrun"))])
 def test_launchers_by_trust(environment, expected):
@@ -29,7 +29,10 @@ def test_launchers_by_trust(environment, expected):
 
 @pytest.mark.parametrize("environment, words", [
     ({**TORCHRUN, **OPEN_MPI}, ["torchrun", "2 of 4", "Open MPI", "1 of 3"]), ({**TORCHRUN, "RANK": "x"}, ["RANK", "'x'"]),
-    ({**TORCHRUN, "RANK": "4"}, ["RANK=4", "WORLD_SIZE=4"]), ({"RANK": "-1", "WORLD_SIZE": "2"}, ["RANK"])])
+    ({**TORCHRUN, "RANK": "4"}, ["RANK=4", "WORLD_SIZE=4"]), ({"RANK": "-1", "WORLD_SIZE": "2"}, ["RANK"]),
+    ({**TORCHRUN, "LOCAL_WORLD_SIZE": "2"}, ["torchrun says 4 ranks on several machines, 2 of them here (LOCAL_WORLD_SIZE)", "split="]),
+    ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, ["3 ranks on several machines", "OMPI_COMM_WORLD_LOCAL_SIZE"]),
+    ({**SLURM, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2"}, ["8 ranks on 2 machines"])])
 def test_contradictions_name_both(environment, words):
     with pytest.raises(forebay.SpecError) as caught:
         launch.detect(environment)
