@@ -3,13 +3,14 @@
 import collections
 import json
 import os
+import pathlib
 import random
 import signal
 import time
 
 import pytest
 from PIL import Image
-from processes import EEND, ESAMPLE, Probe, Server, descriptors, eventually, hundred, write_spec  # noqa: F401
+from processes import EEND, ESAMPLE, Probe, Server, descriptors, eventually, hundred, is_over, write_spec  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("surroundings")
 
@@ -523,3 +524,30 @@ def test_tasks_open_and_close_without_end(hundred, tmp_path):
         before = measured()
         life(int(500 * SCALE))
         eventually(lambda: stays.batches(1) and all(now <= then for now, then in zip(measured(), before)))
+
+
+@pytest.mark.usefixtures("surroundings")
+def test_embedded_servers_come_and_go(hundred):
+    """10 in one process (200 in the long run), one after the other: descriptors, threads, children and sockets are as before."""
+    import forebay
+
+    folder = pathlib.Path(os.environ["XDG_RUNTIME_DIR"]) / "forebay"
+
+    def life():
+        with forebay.Loader(str(hundred), FIXED, batch_size=8, mode="embedded") as loader:
+            assert len(next(iter(loader)).ids) == 8
+            server = loader.server_pid
+        os.kill(server, signal.SIGTERM)
+        eventually(lambda: is_over(server))
+        return server
+
+    def measured():
+        return descriptors(os.getpid()), len(os.listdir("/proc/self/task")), sorted(path.name for path in folder.iterdir())
+
+    servers = [life(), life()]
+    before = measured()
+    servers += [life() for _ in range(int(10 * SCALE))]
+    assert len(set(servers)) == len(servers), "each had one of its own"
+    assert measured() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
