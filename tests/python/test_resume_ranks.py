@@ -256,9 +256,9 @@ def test_loaders_name_what_is_wrong(server, hundred):
         epoch = iter(loader)
         next(epoch)
         state = loader.state_dict()
-        with pytest.raises(TypeError, match="on each rank"):
+        with pytest.raises(forebay.SpecError, match="on each rank"):
             loader.load_state_dict([])
-        with pytest.raises(TypeError, match="on each rank"):
+        with pytest.raises(forebay.SpecError, match="on each rank"):
             loader.load_state_dict([state, 1])
         with pytest.raises(forebay.SpecError, match="states 0 and 1 of the list are both of rank 0"):
             loader.load_state_dict([state, state])
