@@ -1,5 +1,6 @@
 """Where the package under test is, and surroundings that a test can't leave marks in."""
 
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -28,7 +29,9 @@ def surroundings(tmp_path_factory):
 
 
 def photographs_make(kind, folder):
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "photographs.py"), kind, str(folder)], check=True)
+    with (ROOT / "build" / "photographs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process of this run may be at it
+        subprocess.run([sys.executable, str(ROOT / "scripts" / "photographs.py"), kind, str(folder)], check=True)
     return folder
 
 
