@@ -21,17 +21,19 @@ static bool is_arriving(const fby_arrival *arrival)
     return arrival->subset && arrival->tasks && arrival->next < arrival->end;
 }
 
-int fby_arrival_open(fby_sampler *sampler, const uint64_t *words, fby_subset **out)
+int fby_arrival_open(fby_sampler *sampler, const uint64_t *words, fby_subset **made, fby_subset **out)
 {
-    uint64_t hash = fby_subset_hash(words, sampler->ids);
+    bool is_made = made && *made;
+    uint64_t hash = is_made ? (*made)->hash : fby_subset_hash(words, sampler->ids);
     fby_subset *subset = NULL;
     for (uint32_t i = 0; i < FBY_SAMPLER_TASKS && !subset; i++) {
         fby_subset *other = sampler->arrival[i].subset;
         if (other && fby_subset_equal(other, words, hash)) subset = other;
     }
     if (!subset) {
-        subset = fby_subset_create(words, sampler->ids);
+        subset = is_made ? *made : fby_subset_create(words, sampler->ids);
         if (!subset) return FBY_ENOMEM;
+        if (is_made) *made = NULL;
         if (!subset->size) {
             fby_subset_destroy(&subset);
             return FBY_EINVAL;

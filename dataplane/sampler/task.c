@@ -88,7 +88,7 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
     t->low = t->window / 2;
 
     if (what->subset) {
-        code = fby_arrival_open(sampler, what->subset, &t->subset);
+        code = fby_arrival_open(sampler, what->subset, what->made, &t->subset);
         if (code == FBY_EINVAL)
             return fby_fail(error, code, "the task's subset has none of the %u ids", sampler->ids);
         if (code) goto no_memory;

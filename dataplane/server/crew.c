@@ -11,7 +11,7 @@
  * ---------------------------------------------------------------------------------------------------------
  */
 
-static fby_sampler_task sampled_as(const fby_subscription *task)
+static fby_sampler_task sampled_as(fby_subscription *task)
 {
     const fby_spec *spec = task->spec;
     return (fby_sampler_task){.order = spec->order,
@@ -21,7 +21,8 @@ static fby_sampler_task sampled_as(const fby_subscription *task)
                               .drop_last = spec->drop_last,
                               .ranks = spec->ranks,
                               .window = spec->window,
-                              .subset = task->subset};
+                              .subset = task->subset,
+                              .made = &task->made};
 }
 
 /* The sampler has what it needs of it: its head is all that is left. */

@@ -243,7 +243,7 @@ static void described_set(fby_subscription *task)
         .output_high = task->key.high,
         .output_low = task->key.low,
         .samples = samples,
-        .subset = task->subset ? fby_subset_hash(task->subset, (uint32_t)samples) : 0,
+        .subset = task->made ? task->made->hash : 0,
         .seed = spec->order == FBY_ORDER_STRICT ? spec->seed : 0,
         .order = spec->order,
         .batch = spec->batch_size,
@@ -354,6 +354,10 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     uint64_t chosen;
     status = fby_split_ids(&task->subset, &chosen, spec, task->source->dataset, error);
     if (status) return status;
+    if (task->subset) {
+        task->made = fby_subset_create(task->subset, (uint32_t)fby_dataset_count(task->source->dataset));
+        if (!task->made) return fby_fail(error, FBY_ENOMEM, "no memory for the task's part of the data set");
+    }
     uint64_t part = fby_sampler_part(chosen, spec->ranks, spec->batch_size, spec->drop_last);
     status = fby_spec_check_steps(spec, part, error);
     if (status) return status;

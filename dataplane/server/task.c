@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "dataplane/protocol/crash.h"
+#include "dataplane/sampler/subset.h"
 #include "dataplane/server/internal.h"
 #include "ringbuf/atomic.h"
 #include "ringbuf/wait.h"
@@ -656,6 +657,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->extents);
     free(task->bad_counts);
     free(task->subset);
+    fby_subset_destroy(&task->made);
     free(task->resumed);
     free(task->job);
     free(task->base);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "dataplane/sampler/sampler.h"
+#include "dataplane/sampler/subset.h"
 
 enum { RUNS = 3 };
 #define MARK_US_PER_ID 1.0
@@ -107,9 +108,13 @@ static void join(bench *b, const scenario *s)
     uint32_t number = (uint32_t)__builtin_popcountll(b->live);
     fby_sampler_task what = {.batch = b->batch, .ranks = 1, .window = 3};
     if (number % 8 == 1 && (int)number / 8 < s->subsets) what.subset = b->subset[number / 8 % 2];
+    /* As in the server, whose set-up thread makes it. */
+    fby_subset *made = what.subset ? fby_subset_create(what.subset, (uint32_t)b->ids) : NULL;
+    what.made = &made;
     double since = now_us();
     if (fby_sampler_join(b->sampler, &what, &task, NULL)) exit(1);
     took(b, CALL_JOIN, since);
+    fby_subset_destroy(&made);
     b->live |= UINT64_C(1) << task;
     b->rate[task] = task ? s->slowest + (1 - s->slowest) * random_unit(b) : 1;
     b->owed[task] = 0;

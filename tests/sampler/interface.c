@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dataplane/sampler/sampler.h"
+#include "dataplane/sampler/subset.h"
 #include "tests/support/test.h"
 
 static fby_draw draw;
@@ -255,5 +256,50 @@ Test(sampler_interface, memory_is_a_few_bytes_an_id)
     join(sampler, (fby_sampler_task){0});
     uint64_t bytes = fby_sampler_bytes(sampler);
     cr_assert(bytes > 8000000 && bytes < 20000000, "%lu", bytes);
+    fby_sampler_destroy(&sampler);
+}
+
+/* Made ahead or by the join, a subset gives the same draws; the first of equal ones is taken. */
+Test(sampler_interface, a_subset_that_was_made_ahead)
+{
+    enum { IDS = 1000 };
+    static fby_draw one, other;
+    uint64_t words[(IDS + 63) / 64];
+    for (uint32_t w = 0; w < (IDS + 63) / 64; w++) words[w] = UINT64_C(0x5bd1e9955bd1e995) * (w + 1);
+    fby_sampler *ahead, *alone;
+    cr_assert_eq(fby_sampler_create(&ahead, IDS, 7, NULL), FBY_OK);
+    cr_assert_eq(fby_sampler_create(&alone, IDS, 7, NULL), FBY_OK);
+    fby_subset *first = fby_subset_create(words, IDS), *second = fby_subset_create(words, IDS);
+    join(ahead, (fby_sampler_task){.subset = words, .made = &first});
+    join(ahead, (fby_sampler_task){.subset = words, .made = &second});
+    cr_assert_null(first);
+    cr_assert_not_null(second);
+    fby_subset_destroy(&second);
+    join(alone, (fby_sampler_task){.subset = words});
+    join(alone, (fby_sampler_task){.subset = words});
+
+    for (uint32_t draws = 0; draws < 200; draws++) {
+        cr_assert_eq(fby_sampler_draw(ahead, 0, &one), 1);
+        cr_assert_eq(fby_sampler_draw(alone, 0, &other), 1);
+        cr_assert(one.count == other.count && one.tasks == other.tasks);
+        cr_assert_arr_eq(one.ids, other.ids, one.count * sizeof *one.ids);
+        for (uint32_t i = 0; i < one.target_count; i++) {
+            fby_sampler_give_back(ahead, one.targets[i].task, 0, one.count);
+            fby_sampler_give_back(alone, one.targets[i].task, 0, one.count);
+        }
+    }
+    fby_sampler_destroy(&ahead);
+    fby_sampler_destroy(&alone);
+}
+
+Test(sampler_interface, an_empty_subset_made_ahead_is_refused)
+{
+    uint64_t none[2] = {0};
+    fby_sampler *sampler;
+    cr_assert_eq(fby_sampler_create(&sampler, 100, 1, NULL), FBY_OK);
+    fby_subset *made = fby_subset_create(none, 100);
+    refused(sampler, (fby_sampler_task){.batch = 1, .ranks = 1, .window = 3, .subset = none, .made = &made},
+            FBY_EINVAL, "none of the 100 ids");
+    fby_subset_destroy(&made);
     fby_sampler_destroy(&sampler);
 }
