@@ -72,7 +72,6 @@ fby_subset *fby_subset_create(const uint64_t *words, uint32_t ids)
 void fby_subset_destroy(fby_subset **subset)
 {
     if (!*subset) return;
-    if (!*subset) return;
     free((*subset)->words);
     free((*subset)->before);
     free(*subset);
