@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -301,11 +302,18 @@ Test(reader, most_bounds_what_a_wait_hands_back)
     tree_remove(&made);
 }
 
+typedef struct late_waker {
+    fby_reader *reader;
+    sem_t woken; /* the wait is over: two wakes before it would be one */
+} late_waker;
+
 static void *wake_later(void *argument)
 {
+    late_waker *waker = argument;
     for (unsigned i = 0; i < 3; i++) {
         usleep(10000);
-        fby_reader_wake(argument);
+        fby_reader_wake(waker->reader);
+        sem_wait(&waker->woken);
     }
     return NULL;
 }
@@ -334,9 +342,15 @@ Test(reader, wakes_and_deadlines)
                       kinds[k]);
 
         pthread_t other;
-        pthread_create(&other, NULL, wake_later, reader);
-        for (unsigned i = 0; i < 3; i++) cr_assert_eq(fby_reader_wait(reader, done, 4, UINT64_MAX), 0);
+        late_waker waker = {.reader = reader};
+        sem_init(&waker.woken, 0, 0);
+        pthread_create(&other, NULL, wake_later, &waker);
+        for (unsigned i = 0; i < 3; i++) {
+            cr_assert_eq(fby_reader_wait(reader, done, 4, UINT64_MAX), 0);
+            sem_post(&waker.woken);
+        }
         pthread_join(other, NULL);
+        sem_destroy(&waker.woken);
         fby_reader_destroy(&reader);
     }
 }
