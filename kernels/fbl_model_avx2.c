@@ -341,12 +341,10 @@ FBL_AVX2 __m256i capped(__m256i sum)
 
 FBL_AVX2 void sums_row(sizes *of, const __m256i *z, uint32_t step, uint32_t width, __m256i *sums)
 {
-    const __m256i zero = _mm256_setzero_si256();
-
     if (step == 0) {
         sums[0] = _mm256_set1_epi8(FBY_FBL_FIRST_SUM);
         for (uint32_t x = 0; x < width; x++) {
-            __m256i size = of->size[x] = _mm256_avg_epu8(z[x], zero);
+            __m256i size = of->size[x] = fbl_size(z[x]);
             if (x + 1 < width) sums[x + 1] = capped(_mm256_adds_epu8(size, _mm256_adds_epu8(size, size)));
         }
         of->left = of->size[0];
@@ -357,7 +355,7 @@ FBL_AVX2 void sums_row(sizes *of, const __m256i *z, uint32_t step, uint32_t widt
     for (uint32_t x = 0; x < width; x++) {
         __m256i n = of->size[x];
         sums[x] = capped(_mm256_adds_epu8(_mm256_adds_epu8(n, w), _mm256_avg_epu8(nw, of->size[x + 1])));
-        of->size[x] = w = _mm256_avg_epu8(z[x], zero);
+        of->size[x] = w = fbl_size(z[x]);
         nw = n;
         if (!x) of->size[width] = fbl_from_right(w, of->size[width - 1]);
     }

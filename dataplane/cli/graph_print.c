@@ -5,8 +5,6 @@
 #include "dataplane/cli/cli.h"
 #include "dataplane/cli/graph.h"
 
-static const char *const orders[] = {"shared", "strict", "sequential"};
-
 static const char *dtype_name(uint32_t dtype)
 {
     switch (dtype) {
@@ -100,7 +98,7 @@ void fby_graph_print_one(const fby_graph *graph)
            fby_size_text(size, (double)fby_dataset_largest(graph->dataset)));
     if (task->samples != fby_dataset_count(graph->dataset))
         printf("  split      %llu of them\n", (unsigned long long)task->samples);
-    printf("  order      %s, seed %llu; %llu batches of %u an epoch%s\n", orders[spec->order],
+    printf("  order      %s, seed %llu; %llu batches of %u an epoch%s\n", fby_order_names[spec->order],
            (unsigned long long)spec->seed, batches_of(task), spec->batch_size,
            ranks_text(ranks, sizeof ranks, task));
     printf("  a sample   %s, %s\n", shape, fby_size_text(size, (double)branch.sample_bytes));
@@ -188,7 +186,7 @@ int fby_graph_print(const fby_graph *graph)
         char shape[128], ranks[48];
         shape_text(shape, sizeof shape, &branch);
         printf("    %2u  %-*s  %s order, %llu batches of %u an epoch%s; a sample: %s, %s", t + 1, wide,
-               task->label, orders[task->spec->order], batches_of(task), task->spec->batch_size,
+               task->label, fby_order_names[task->spec->order], batches_of(task), task->spec->batch_size,
                ranks_text(ranks, sizeof ranks, task), shape,
                fby_size_text(size, (double)branch.sample_bytes));
         if (task->samples != fby_dataset_count(graph->dataset))
@@ -290,7 +288,7 @@ json_t *fby_graph_json(const fby_graph *graph)
     for (uint32_t t = 0; t < graph->task_count; t++) {
         json_t *entry = json_object();
         task_describe(entry, graph, t);
-        json_object_set_new(entry, "order", json_string(orders[graph->tasks[t].spec->order]));
+        json_object_set_new(entry, "order", json_string(fby_order_names[graph->tasks[t].spec->order]));
         json_object_set_new(entry, "batches", json_integer((json_int_t)batches_of(&graph->tasks[t])));
         if (graph->measured) json_object_set_new(entry, "us", json_real(graph->tasks[t].us));
         json_array_append_new(tasks, entry);

@@ -21,19 +21,19 @@ static bool is_arriving(const fby_arrival *arrival)
     return arrival->subset && arrival->tasks && arrival->next < arrival->end;
 }
 
-int fby_arrival_open(fby_sampler *sampler, const uint64_t *words, fby_subset **made, fby_subset **out)
+int fby_arrival_open(fby_sampler *sampler, const fby_sampler_task *what, fby_subset **out)
 {
-    bool is_made = made && *made;
-    uint64_t hash = is_made ? (*made)->hash : fby_subset_hash(words, sampler->ids);
-    fby_subset *subset = NULL;
+    fby_subset *made = what->made ? *what->made : NULL, *subset = NULL;
+    const uint64_t *words = made ? made->words : what->subset;
+    uint64_t hash = made ? made->hash : fby_subset_hash(words, sampler->ids);
     for (uint32_t i = 0; i < FBY_SAMPLER_TASKS && !subset; i++) {
         fby_subset *other = sampler->arrival[i].subset;
         if (other && fby_subset_equal(other, words, hash)) subset = other;
     }
     if (!subset) {
-        subset = is_made ? *made : fby_subset_create(words, sampler->ids);
+        subset = made ? made : fby_subset_create(words, sampler->ids);
         if (!subset) return FBY_ENOMEM;
-        if (is_made) *made = NULL;
+        if (made) *what->made = NULL;
         if (!subset->size) {
             fby_subset_destroy(&subset);
             return FBY_EINVAL;

@@ -75,9 +75,9 @@ struct fby_sampler {
 
 /* --- arrival.c --- */
 
-/* The subset of these words, shared with whoever has an equal one; `made`: it is there already, and taken
- * where nobody has one; may be NULL. FBY_EINVAL: it is empty; FBY_ENOMEM. */
-int fby_arrival_open(fby_sampler *sampler, const uint64_t *words, fby_subset **made, fby_subset **out);
+/* The subset of a task that has one, shared with whoever has an equal one. FBY_EINVAL: it is empty;
+ * FBY_ENOMEM. */
+int fby_arrival_open(fby_sampler *sampler, const fby_sampler_task *what, fby_subset **out);
 void fby_arrival_close(fby_sampler *sampler, fby_subset **subset);
 /* Whether the strata have room for what this subset would cut them into. Finishes what is arriving where that
  * decides. */

@@ -32,9 +32,9 @@ typedef struct fby_sampler_task {
     uint32_t ranks;
     uint32_t window; /* batches per rank; at least 128 samples of window are kept, as the design says */
     const uint64_t *subset; /* bitmap of count bits, read during the call only; NULL: all ids */
-    /* The subset as the sampler keeps it, which takes a millisecond for ten million ids: made ahead, by any
-     * thread, by fby_subset_create (subset.h). The join takes it, and leaves NULL there, unless it fails
-     * before or another task has an equal one. NULL: the join makes its own. */
+    /* Instead of `subset`, which takes the join a millisecond for ten million ids: as the sampler keeps it,
+     * made ahead, by any thread, by fby_subset_create (subset.h). The join takes it, and leaves NULL there,
+     * unless it fails before or another task has an equal one. NULL, or NULL there: `subset` says. */
     struct fby_subset **made;
     /* A resumed task's: what it had of its first epoch before. */
     uint64_t behind; /* so many of the epoch's ids were had when the rest was dealt to these ranks */

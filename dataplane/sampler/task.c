@@ -87,8 +87,8 @@ int fby_sampler_task_set(fby_sampler *sampler, uint32_t task, const fby_sampler_
     if (t->window < FBY_SAMPLER_LEAST_WINDOW) t->window = FBY_SAMPLER_LEAST_WINDOW;
     t->low = t->window / 2;
 
-    if (what->subset) {
-        code = fby_arrival_open(sampler, what->subset, what->made, &t->subset);
+    if (what->subset || (what->made && *what->made)) {
+        code = fby_arrival_open(sampler, what, &t->subset);
         if (code == FBY_EINVAL)
             return fby_fail(error, code, "the task's subset has none of the %u ids", sampler->ids);
         if (code) goto no_memory;

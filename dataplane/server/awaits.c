@@ -27,8 +27,6 @@ __attribute__((format(printf, 2, 3))) static void say(text *out, const char *for
 /* --- what differs
  * ----------------------------------------------------------------------------------------------------- */
 
-static const char *const orders[] = {"shared", "strict", "sequential"};
-
 static void number_say(text *out, uint32_t *count, const char *name, uint64_t theirs, uint64_t ours)
 {
     if (theirs == ours) return;
@@ -51,7 +49,7 @@ static void spec_say(text *out, uint32_t *count, const fby_subscription *theirs,
     number_say(out, count, "`ranks`", other->ranks, own->ranks);
     number_say(out, count, "batch size", other->batch_size, own->batch_size);
     number_say(out, count, "`drop_last`", other->drop_last, own->drop_last);
-    word_say(out, count, "`order`", orders[other->order], orders[own->order]);
+    word_say(out, count, "`order`", fby_order_names[other->order], fby_order_names[own->order]);
     number_say(out, count, "`seed`", other->seed, own->seed);
     number_say(out, count, "`augment_seed`", other->augment_seed, own->augment_seed);
     number_say(out, count, "`epochs` (0: without end)", other->epochs, own->epochs);

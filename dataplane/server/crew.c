@@ -21,8 +21,7 @@ static fby_sampler_task sampled_as(fby_subscription *task)
                               .drop_last = spec->drop_last,
                               .ranks = spec->ranks,
                               .window = spec->window,
-                              .subset = task->subset,
-                              .made = &task->made};
+                              .made = &task->subset};
 }
 
 /* The sampler has what it needs of it: its head is all that is left. */

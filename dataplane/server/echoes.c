@@ -321,14 +321,6 @@ static bool is_about_to_wait(const fby_subscription *task)
     return true;
 }
 
-/* Whether the task needs something again now. */
-static bool is_urgent(const fby_subscription *task)
-{
-    if (is_auto(task) && is_about_to_wait(task)) return true;
-    return fby_echo_is_due(task->echo->echo, task->seat) &&
-           fby_sampler_urgent(task->source->sampler, task->bit, task->rank);
-}
-
 /* Whether the task can take emissions that come again, and is owed some. */
 static bool wants_again(fby_subscription *task)
 {
@@ -339,6 +331,15 @@ static bool wants_again(fby_subscription *task)
     if (!fby_sampler_ready(task->source->sampler, task->bit, task->rank)) return false;
     if (!fby_echo_is_due(task->echo->echo, task->seat) && !is_about_to_wait(task)) return false;
     return fby_subscription_able(task);
+}
+
+/* Whether a task that wants something again needs it now. What isn't due it wants only where it is about to
+ * wait. */
+static bool is_urgent(const fby_subscription *task)
+{
+    if (!fby_echo_is_due(task->echo->echo, task->seat)) return true;
+    return fby_sampler_urgent(task->source->sampler, task->bit, task->rank) ||
+           (is_auto(task) && is_about_to_wait(task));
 }
 
 /* The tasks of an echo that want something again, and the one of them that needs it soonest; NULL: none does.

@@ -371,8 +371,7 @@ struct fby_subscription {
     fby_branch_info branch;
     fby_source_cache **caches; /* that its pipeline has; what is in them but `users` doesn't change */
     uint32_t cache_count;
-    uint64_t *subset;            /* NULL: all ids */
-    struct fby_subset *made;     /* the same, until its crew's join takes it */
+    struct fby_subset *subset;   /* until its crew's join takes it; NULL: all ids */
     fby_task_identity described; /* what tells its states from another task's */
     fby_state_head *resumed;     /* where it goes on; NULL: at the beginning */
     bool again;                  /* its server was lost, and it goes on by itself */

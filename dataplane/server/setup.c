@@ -231,6 +231,21 @@ static fby_digest identity_of(const fby_setup_job *job, const fby_subscription *
     return (fby_digest){hash.high64, hash.low64};
 }
 
+/* Its part of the data set, of *chosen samples. */
+static int subset_make(fby_subscription *task, uint64_t *chosen, fby_error *error)
+{
+    const fby_dataset *dataset = task->source->dataset;
+    uint64_t *ids;
+    int status = fby_split_ids(&ids, chosen, task->spec, dataset, error);
+    if (status || !ids) return status;
+    task->subset = fby_subset_create(ids, (uint32_t)fby_dataset_count(dataset));
+    free(ids);
+    if (!task->subset)
+        return fby_fail(error, FBY_ENOMEM, "%s: no memory for the task's part of the data set",
+                        task->spec->name);
+    return FBY_OK;
+}
+
 static void described_set(fby_subscription *task)
 {
     const fby_spec *spec = task->spec;
@@ -243,7 +258,7 @@ static void described_set(fby_subscription *task)
         .output_high = task->key.high,
         .output_low = task->key.low,
         .samples = samples,
-        .subset = task->made ? task->made->hash : 0,
+        .subset = task->subset ? task->subset->hash : 0,
         .seed = spec->order == FBY_ORDER_STRICT ? spec->seed : 0,
         .order = spec->order,
         .batch = spec->batch_size,
@@ -352,12 +367,8 @@ static int task_make(fby_server *server, fby_setup_job *job, fby_error *error)
     if (fby_load_relaxed_u32(&job->cancelled))
         return fby_fail(error, FBY_ECLOSED, "the client is gone"); /* a wish */
     uint64_t chosen;
-    status = fby_split_ids(&task->subset, &chosen, spec, task->source->dataset, error);
+    status = subset_make(task, &chosen, error);
     if (status) return status;
-    if (task->subset) {
-        task->made = fby_subset_create(task->subset, (uint32_t)fby_dataset_count(task->source->dataset));
-        if (!task->made) return fby_fail(error, FBY_ENOMEM, "no memory for the task's part of the data set");
-    }
     uint64_t part = fby_sampler_part(chosen, spec->ranks, spec->batch_size, spec->drop_last);
     status = fby_spec_check_steps(spec, part, error);
     if (status) return status;

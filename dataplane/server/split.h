@@ -16,7 +16,7 @@
 #include "dataplane/spec/spec.h"
 #include "io/dataset.h"
 
-/* A bitmap of the ids as fby_sampler_task.subset takes it; free() it. NULL where the split takes every
+/* A bitmap of the ids as fby_subset_create takes it; free() it. NULL where the split takes every
  * sample. *count: how many it takes, never 0: such a split is refused. Reads the file of ids, so it may take
  * long. */
 int fby_split_ids(uint64_t **out, uint64_t *count, const fby_spec *spec, const fby_dataset *dataset,

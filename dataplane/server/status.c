@@ -176,7 +176,6 @@ static json_t *awaits_status(const fby_subscription *task)
 
 static json_t *task_status(const fby_subscription *task, uint64_t now)
 {
-    static const char *const orders[] = {"shared", "strict", "sequential"};
     fby_sampler_stats sampler;
     fby_sampler_get_stats(task->source->sampler, &sampler);
     json_t *dataset = json_object();
@@ -191,7 +190,7 @@ static json_t *task_status(const fby_subscription *task, uint64_t now)
     json_object_set_new(status, "number", count_of(task->number));
     json_object_set_new(status, "name", text_of(task->spec->name));
     json_object_set_new(status, "pid", count_of(task->session ? (uint64_t)task->session->peer.pid : 0));
-    json_object_set_new(status, "order", json_string(orders[task->spec->order]));
+    json_object_set_new(status, "order", json_string(fby_order_names[task->spec->order]));
     json_object_set_new(status, "dataset", dataset);
     json_object_set_new(status, "source", source_id(task->source));
     json_object_set_new(status, "rank", count_of(task->rank));

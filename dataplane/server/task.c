@@ -656,8 +656,7 @@ void fby_subscription_free(fby_subscription *task)
     free(task->pending);
     free(task->extents);
     free(task->bad_counts);
-    free(task->subset);
-    fby_subset_destroy(&task->made);
+    fby_subset_destroy(&task->subset);
     free(task->resumed);
     free(task->job);
     free(task->base);

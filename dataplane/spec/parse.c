@@ -280,11 +280,12 @@ static int check_printed_size(const parse *with)
         length, FBY_SPEC_BYTES);
 }
 
+const char *const fby_order_names[FBY_ORDERS] = {"shared", "strict", "sequential"};
+
 static int parse_order(parse *with, const fby_yaml_node *node)
 {
-    static const char *const names[] = {"shared", "strict", "sequential"};
     uint32_t order = FBY_ORDER_SHARED;
-    int status = parse_name(with, node, "order", names, 3, &order);
+    int status = parse_name(with, node, "order", fby_order_names, FBY_ORDERS, &order);
     with->spec->order = (fby_order)order;
     return status;
 }

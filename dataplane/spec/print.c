@@ -70,14 +70,13 @@ static void print_split(const fby_split *split, FILE *out)
 
 static void print_spec(const fby_spec *spec, FILE *out)
 {
-    static const char *const orders[] = {"shared", "strict", "sequential"};
     char text[FBY_VALUE_TEXT];
     fprintf(out, "dataset: {%s: ", spec->dataset_kind == FBY_DATASET_LIST ? "list" : "folder");
     print_text(spec->dataset_path, out);
     fprintf(out, ", allow_empty: %s}\n", spec->allow_empty ? "true" : "false");
     print_split(&spec->split, out);
-    fprintf(out, "order: %s\nseed: %" PRIu64 "\naugment_seed: %" PRIu64 "\n", orders[spec->order], spec->seed,
-            spec->augment_seed);
+    fprintf(out, "order: %s\nseed: %" PRIu64 "\naugment_seed: %" PRIu64 "\n", fby_order_names[spec->order],
+            spec->seed, spec->augment_seed);
     print_count("epochs", spec->epochs, "unlimited", out);
     print_count("steps_per_epoch", spec->steps_per_epoch, "unset", out);
     fputs("pipeline:\n", out);

@@ -14,6 +14,8 @@
 #include "io/dataset.h"
 
 typedef enum fby_order { FBY_ORDER_SHARED, FBY_ORDER_STRICT, FBY_ORDER_SEQUENTIAL } fby_order;
+enum { FBY_ORDERS = 3 };
+extern const char *const fby_order_names[FBY_ORDERS];
 typedef enum fby_on_error { FBY_ON_ERROR_FAIL, FBY_ON_ERROR_SKIP } fby_on_error;
 
 /* An op as a pipeline uses it: its parameters parsed and checked. A pipeline without `to` gets one added:

@@ -106,11 +106,10 @@ static void join(bench *b, const scenario *s)
 {
     uint32_t task;
     uint32_t number = (uint32_t)__builtin_popcountll(b->live);
-    fby_sampler_task what = {.batch = b->batch, .ranks = 1, .window = 3};
-    if (number % 8 == 1 && (int)number / 8 < s->subsets) what.subset = b->subset[number / 8 % 2];
-    /* As in the server, whose set-up thread makes it. */
-    fby_subset *made = what.subset ? fby_subset_create(what.subset, (uint32_t)b->ids) : NULL;
-    what.made = &made;
+    fby_subset *made = NULL; /* as in the server, by whose set-up thread */
+    if (number % 8 == 1 && (int)number / 8 < s->subsets)
+        made = fby_subset_create(b->subset[number / 8 % 2], (uint32_t)b->ids);
+    fby_sampler_task what = {.batch = b->batch, .ranks = 1, .window = 3, .made = &made};
     double since = now_us();
     if (fby_sampler_join(b->sampler, &what, &task, NULL)) exit(1);
     took(b, CALL_JOIN, since);

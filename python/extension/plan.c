@@ -188,8 +188,7 @@ static PyObject *plan_pipeline(PyObject *object, void *unused)
 static PyObject *plan_order(PyObject *object, void *unused)
 {
     (void)unused;
-    static const char *const orders[] = {"shared", "strict", "sequential"};
-    return PyUnicode_FromString(orders[((const plan *)object)->spec->order]);
+    return PyUnicode_FromString(fby_order_names[((const plan *)object)->spec->order]);
 }
 
 static PyObject *plan_sample(PyObject *object, void *unused)
